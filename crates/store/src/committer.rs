@@ -1,0 +1,321 @@
+//! The committer: one thread that owns a blocking backend, groups the units that wait at a moment into one
+//! transaction, and answers each by itself.
+//!
+//! Batches form by themselves while the last commit runs; only units that may linger wait for company. The
+//! waiting room is bounded in writes and bytes: what does not fit is refused with [`StoreError::Busy`].
+
+use crate::roles::{BoxFuture, EffectSink};
+use crate::unit::{Effect, StoreError, Unit, UnitReply, Urgency};
+use duebook_core::Clock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A blocking backend: runs one transaction.
+pub trait Backend: Send + 'static {
+    /// Runs all units in one durable transaction. Refusals are part of the replies; an error means that
+    /// nothing was written. Committed steps are appended to `effects`.
+    ///
+    /// # Errors
+    /// What kept the transaction from committing.
+    fn transact(
+        &mut self,
+        units: &[&Unit],
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Vec<UnitReply>, StoreError>;
+}
+
+/// Limits of the committer.
+#[derive(Debug, Clone)]
+pub struct CommitterConfig {
+    /// Most writes in one transaction (a larger unit goes alone).
+    pub batch_items_max: usize,
+    /// Most bytes in one transaction (a larger unit goes alone).
+    pub batch_bytes_max: usize,
+    /// How long units that may linger wait for company.
+    pub linger: Duration,
+    /// Most writes that wait.
+    pub waiting_items_max: usize,
+    /// Most bytes that wait.
+    pub waiting_bytes_max: usize,
+}
+
+impl Default for CommitterConfig {
+    fn default() -> Self {
+        Self {
+            batch_items_max: 2_000,
+            batch_bytes_max: 8 * 1024 * 1024,
+            linger: Duration::from_millis(2),
+            waiting_items_max: 50_000,
+            waiting_bytes_max: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Times and sizes of one commit, for metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct CommitReport {
+    /// Units in the transaction.
+    pub units: usize,
+    /// Writes in the transaction.
+    pub writes: usize,
+    /// From begin to durable, in microseconds.
+    pub took_us: i64,
+    /// Whether it committed.
+    pub ok: bool,
+}
+
+/// Hears of every commit.
+pub type CommitObserver = Box<dyn Fn(CommitReport) + Send + Sync>;
+
+enum Message {
+    Unit(Box<Pending>),
+    Close(oneshot::Sender<()>),
+}
+
+struct Pending {
+    unit: Unit,
+    bytes: usize,
+    reply: oneshot::Sender<UnitReply>,
+}
+
+#[derive(Default)]
+struct Room {
+    items: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// The handle to a committer thread.
+pub struct Committer {
+    sender: Mutex<Option<Sender<Message>>>,
+    room: Arc<Room>,
+    config: CommitterConfig,
+    sink: Arc<OnceLock<Arc<dyn EffectSink>>>,
+    observer: Arc<OnceLock<CommitObserver>>,
+}
+
+impl Committer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start<B: Backend>(
+        backend: B,
+        clock: Arc<dyn Clock>,
+        config: CommitterConfig,
+    ) -> std::io::Result<Self> {
+        let (sender, receiver) = channel();
+        let room = Arc::new(Room::default());
+        let sink: Arc<OnceLock<Arc<dyn EffectSink>>> = Arc::default();
+        let observer: Arc<OnceLock<CommitObserver>> = Arc::default();
+        let worker = Worker {
+            backend,
+            clock,
+            config: config.clone(),
+            room: Arc::clone(&room),
+            sink: Arc::clone(&sink),
+            observer: Arc::clone(&observer),
+            effects: Vec::new(),
+        };
+        std::thread::Builder::new().name("committer".into()).spawn(move || worker.run(&receiver))?;
+        Ok(Self { sender: Mutex::new(Some(sender)), room, config, sink, observer })
+    }
+
+    /// See [`crate::Writer::submit`].
+    pub fn submit(&self, unit: Unit) -> BoxFuture<'static, UnitReply> {
+        let (items, bytes) = (unit.writes.len(), unit.bytes());
+        // What may linger is the engine's own work, bounded by what it holds; refusing it would only make
+        // finished tasks run twice.
+        let refusable = unit.urgency == Urgency::Now;
+        let waiting_items = self.room.items.fetch_add(items, Ordering::Relaxed) + items;
+        let waiting_bytes = self.room.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let full = refusable
+            && (waiting_items > self.config.waiting_items_max
+                || waiting_bytes > self.config.waiting_bytes_max)
+            && waiting_items > items;
+        let (reply, answer) = oneshot::channel();
+        let sent = !full
+            && match self.sender.lock() {
+                Ok(sender) => sender.as_ref().is_some_and(|sender| {
+                    sender.send(Message::Unit(Box::new(Pending { unit, bytes, reply }))).is_ok()
+                }),
+                Err(_) => false,
+            };
+        if !sent {
+            self.room.items.fetch_sub(items, Ordering::Relaxed);
+            self.room.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let error = if full { StoreError::Busy } else { StoreError::Closed };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    /// Writes that wait.
+    pub fn waiting(&self) -> usize {
+        self.room.items.load(Ordering::Relaxed)
+    }
+
+    /// Sets the listener to committed steps; only the first call counts.
+    pub fn set_sink(&self, sink: Arc<dyn EffectSink>) {
+        let _ = self.sink.set(sink);
+    }
+
+    /// Sets the listener to commits; only the first call counts.
+    pub fn set_observer(&self, observer: CommitObserver) {
+        let _ = self.observer.set(observer);
+    }
+
+    /// Commits what waits and ends the thread.
+    pub async fn close(&self) {
+        let (done, wait) = oneshot::channel();
+        let sender = self.sender.lock().ok().and_then(|mut sender| sender.take());
+        if let Some(sender) = sender {
+            let _ = sender.send(Message::Close(done));
+            drop(sender);
+            let _ = wait.await;
+        }
+    }
+}
+
+struct Worker<B> {
+    backend: B,
+    clock: Arc<dyn Clock>,
+    config: CommitterConfig,
+    room: Arc<Room>,
+    sink: Arc<OnceLock<Arc<dyn EffectSink>>>,
+    observer: Arc<OnceLock<CommitObserver>>,
+    effects: Vec<Effect>,
+}
+
+/// Units gathered for one transaction.
+#[derive(Default)]
+struct Batch {
+    units: Vec<Pending>,
+    items: usize,
+    bytes: usize,
+    urgent: bool,
+    close: Option<oneshot::Sender<()>>,
+}
+
+impl Batch {
+    fn add(&mut self, message: Message) {
+        match message {
+            Message::Close(done) => self.close = Some(done),
+            Message::Unit(pending) => {
+                self.items += pending.unit.writes.len();
+                self.bytes += pending.bytes;
+                self.urgent |= pending.unit.urgency == Urgency::Now;
+                self.units.push(*pending);
+            }
+        }
+    }
+
+    fn is_full(&self, config: &CommitterConfig) -> bool {
+        self.close.is_some()
+            || self.items >= config.batch_items_max
+            || self.bytes >= config.batch_bytes_max
+    }
+}
+
+impl<B: Backend> Worker<B> {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        loop {
+            let Ok(first) = receiver.recv() else { return };
+            let mut batch = Batch::default();
+            batch.add(first);
+            self.gather(receiver, &mut batch);
+            let close = batch.close.take();
+            self.commit(batch);
+            if let Some(done) = close {
+                // Whatever was sent before the close has been gathered or is still in the channel.
+                let mut rest = Batch::default();
+                while let Ok(message) = receiver.try_recv() {
+                    rest.add(message);
+                }
+                self.commit(rest);
+                drop(self.backend);
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+
+    #[allow(clippy::disallowed_methods)] // a wait, not a time: nothing stored depends on it
+    fn gather(&self, receiver: &Receiver<Message>, batch: &mut Batch) {
+        let mut deadline = None;
+        while !batch.is_full(&self.config) {
+            if let Ok(message) = receiver.try_recv() {
+                batch.add(message);
+                continue;
+            }
+            if batch.urgent || self.config.linger.is_zero() {
+                return;
+            }
+            let now = std::time::Instant::now();
+            let until = *deadline.get_or_insert(now + self.config.linger);
+            match receiver.recv_timeout(until.saturating_duration_since(now)) {
+                Ok(message) => batch.add(message),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: Batch) {
+        if batch.units.is_empty() {
+            return;
+        }
+        let (items, bytes) = (batch.items, batch.bytes);
+        let units: Vec<&Unit> = batch.units.iter().map(|pending| &pending.unit).collect();
+        match self.transact(&units) {
+            Ok(replies) => {
+                debug_assert_eq!(replies.len(), batch.units.len());
+                for (pending, reply) in batch.units.into_iter().zip(replies) {
+                    let _ = pending.reply.send(reply);
+                }
+            }
+            Err(error @ StoreError::Backend(_)) if batch.units.len() > 1 => {
+                // One unit spoils the transaction: run each alone, so that it fails alone.
+                tracing::warn!(%error, units = batch.units.len(), "commit failed; trying each unit alone");
+                for pending in batch.units {
+                    let reply = match self.transact(&[&pending.unit]) {
+                        Ok(mut replies) => replies.pop().unwrap_or(Err(StoreError::Closed)),
+                        Err(error) => Err(error),
+                    };
+                    let _ = pending.reply.send(reply);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, units = batch.units.len(), "commit failed");
+                for pending in batch.units {
+                    let _ = pending.reply.send(Err(error.clone()));
+                }
+            }
+        }
+        self.room.items.fetch_sub(items, Ordering::Relaxed);
+        self.room.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn transact(&mut self, units: &[&Unit]) -> Result<Vec<UnitReply>, StoreError> {
+        let start_us = self.clock.now_us();
+        self.effects.clear();
+        let result = self.backend.transact(units, start_us.div_euclid(1000), &mut self.effects);
+        if let Some(observer) = self.observer.get() {
+            observer(CommitReport {
+                units: units.len(),
+                writes: units.iter().map(|unit| unit.writes.len()).sum(),
+                took_us: self.clock.now_us() - start_us,
+                ok: result.is_ok(),
+            });
+        }
+        if result.is_ok()
+            && !self.effects.is_empty()
+            && let Some(sink) = self.sink.get()
+        {
+            sink.committed(&self.effects);
+        }
+        result
+    }
+}

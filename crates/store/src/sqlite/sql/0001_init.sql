@@ -1,0 +1,113 @@
+-- Version 1. Times are epoch milliseconds. Codes are those of duebook_core: State, Reason, Priority.
+-- For people: the views at the end speak in words.
+
+CREATE TABLE meta (
+  name  TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE queues (
+  id       INTEGER PRIMARY KEY,
+  name     TEXT NOT NULL UNIQUE,
+  settings TEXT NOT NULL
+);
+
+-- Rows are appended: ids are in time order. Ended rows stay where they are until the janitor deletes them.
+-- `life` is 0 while the task lives and its id afterwards: one unique index then says both that a key has one
+-- live task, and which tasks a key has had.
+CREATE TABLE tasks (
+  id               INTEGER PRIMARY KEY,
+  queue            INTEGER NOT NULL,
+  key              TEXT    NOT NULL,
+  life             INTEGER NOT NULL,
+  state            INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
+  due_ms           INTEGER NOT NULL,
+  priority         INTEGER NOT NULL,
+  attempt          INTEGER NOT NULL CHECK (attempt >= 0),
+  seq              INTEGER NOT NULL CHECK (seq >= 1),
+  created_ms       INTEGER NOT NULL,
+  committed_ms     INTEGER NOT NULL,
+  boot             INTEGER,
+  token            INTEGER,
+  until_ms         INTEGER,
+  cancel_requested INTEGER NOT NULL DEFAULT 0,
+  fired_ms         INTEGER,
+  started_ms       INTEGER,
+  finished_ms      INTEGER,
+  retry            TEXT,
+  last_error       TEXT,
+  trace_id         TEXT,
+  payload          TEXT,
+  CHECK (life = CASE WHEN state <= 1 THEN 0 ELSE id END),
+  CHECK ((state = 1) = (token IS NOT NULL)),
+  CHECK ((state = 1) = (until_ms IS NOT NULL)),
+  CHECK ((state = 1) = (boot IS NOT NULL)),
+  CHECK ((state >= 2) = (finished_ms IS NOT NULL)),
+  CHECK (cancel_requested = 0 OR state = 1)
+);
+CREATE UNIQUE INDEX tasks_key ON tasks (queue, key, life);
+CREATE INDEX tasks_due     ON tasks (queue, due_ms, priority) WHERE state = 0;
+CREATE INDEX tasks_running ON tasks (boot) WHERE state = 1;
+CREATE INDEX tasks_ended   ON tasks (queue, state, due_ms) WHERE state >= 2;
+
+-- The edges of the state machine once more, as a last defence.
+CREATE TABLE trail (
+  task       INTEGER NOT NULL,
+  seq        INTEGER NOT NULL,
+  at_ms      INTEGER NOT NULL,
+  from_state INTEGER,
+  to_state   INTEGER NOT NULL,
+  reason     INTEGER NOT NULL,
+  attempt    INTEGER NOT NULL,
+  due_ms     INTEGER NOT NULL,
+  started_ms INTEGER,
+  actor      TEXT,
+  detail     TEXT,
+  trace_id   TEXT,
+  PRIMARY KEY (task, seq),
+  CHECK (CASE
+    WHEN from_state IS NULL THEN to_state = 0
+    WHEN from_state = 0     THEN to_state IN (0, 1, 4)
+    WHEN from_state = 1     THEN to_state IN (0, 1, 2, 3)
+    WHEN from_state = 3     THEN to_state = 0
+    ELSE 0 END)
+) WITHOUT ROWID;
+
+CREATE TABLE counts (
+  queue INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  n     INTEGER NOT NULL CHECK (n >= 0),
+  PRIMARY KEY (queue, state)
+) WITHOUT ROWID;
+
+CREATE TABLE recurring (
+  name       TEXT PRIMARY KEY,
+  queue      INTEGER NOT NULL,
+  cron       TEXT,
+  timezone   TEXT,
+  every_ms   INTEGER,
+  anchor_ms  INTEGER NOT NULL,
+  payload    TEXT,
+  catch_up   TEXT NOT NULL CHECK (catch_up IN ('one', 'all', 'skip')),
+  next_ms    INTEGER,
+  updated_ms INTEGER NOT NULL,
+  CHECK ((cron IS NULL) != (every_ms IS NULL))
+) WITHOUT ROWID;
+
+CREATE TABLE api_keys (
+  id         TEXT PRIMARY KEY,
+  hash       TEXT NOT NULL UNIQUE,
+  name       TEXT NOT NULL,
+  scopes     TEXT NOT NULL,
+  queues     TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  revoked_ms INTEGER
+) WITHOUT ROWID;
+
+CREATE VIEW tasks_in_words AS
+SELECT t.id, q.name AS queue, t.key,
+       CASE t.state WHEN 0 THEN 'pending' WHEN 1 THEN 'running' WHEN 2 THEN 'succeeded'
+                    WHEN 3 THEN 'dead' ELSE 'cancelled' END AS state,
+       strftime('%Y-%m-%dT%H:%M:%fZ', t.due_ms / 1000.0, 'unixepoch') AS due,
+       t.attempt, t.last_error, t.payload
+FROM tasks t JOIN queues q ON q.id = t.queue;
