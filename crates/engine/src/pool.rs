@@ -24,7 +24,6 @@ struct Lanes {
     normal: VecDeque<Waiting>,
     picker: LanePicker,
     longest_wait_us: i64,
-    completed: u64,
 }
 
 impl Lanes {
@@ -131,7 +130,6 @@ impl Pool {
                 )
                 .unwrap_or(0),
                 busy_peak: self.busy_peak.swap(0, Ordering::AcqRel),
-                completed: std::mem::take(&mut lanes.completed),
             }
         };
         let size = next_size(self.wanted.load(Ordering::Acquire), &sample, &self.limits);
@@ -157,14 +155,11 @@ impl Pool {
 
 async fn work(core: Arc<Core>) {
     let pool = &core.pool;
-    let mut ran = false;
     loop {
         let next = {
             let mut lanes = pool.lanes();
-            lanes.completed += u64::from(ran);
             lanes.next(core.runtime.clock().now_us())
         };
-        ran = false;
         if let Some(job) = next {
             let busy = pool
                 .workers
@@ -172,7 +167,6 @@ async fn work(core: Arc<Core>) {
                 .saturating_sub(pool.idle.load(Ordering::Relaxed));
             pool.busy_peak.fetch_max(busy, Ordering::Relaxed);
             execute::run(&core, job).await;
-            ran = true;
             continue;
         }
         if pool.leave() {

@@ -14,13 +14,14 @@ use crate::job::Job;
 use crate::queue::Queue;
 use crate::shared::Core;
 use crate::source::{DueSource, PageRequest, source_for};
-use duebook_core::rate::TokenBucket;
+use duebook_core::rate::RateLimiter;
 use duebook_core::{
     Command, HandlerSpec, LeaseKey, Priority, QueueSettings, Task, TaskId,
 };
 use duebook_store::{Act, DueRow, StoreError, Unit, Urgency, Write, Written};
 use duebook_wheel::{Handle, Wheel};
-use futures_util::future::{Either, select};
+use futures_util::future::select;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::pin;
@@ -135,7 +136,7 @@ pub(crate) struct Runner {
     retry: Option<Arc<str>>,
     source: Box<dyn DueSource>,
     gate: Gate,
-    bucket: Option<TokenBucket>,
+    limiter: Option<RateLimiter>,
     held: IdMap<Slot>,
     out: usize,
     timers: Wheel<TaskId>,
@@ -161,7 +162,7 @@ impl Runner {
         let mut runner = Self {
             source,
             gate,
-            bucket: None,
+            limiter: None,
             retry: None,
             held: IdMap::default(),
             out: 0,
@@ -181,7 +182,7 @@ impl Runner {
             queue,
             settings,
         };
-        runner.adopt_settings(now_ms);
+        runner.adopt_settings();
         runner
     }
 
@@ -298,15 +299,15 @@ impl Runner {
         if other_handler || paused {
             self.give_back_unstarted();
         }
-        self.adopt_settings(now_ms);
+        self.adopt_settings();
     }
 
-    fn adopt_settings(&mut self, now_ms: i64) {
+    fn adopt_settings(&mut self) {
         self.retry = self.settings.retry.as_deref().map(Arc::from);
-        self.bucket = self
+        self.limiter = self
             .settings
             .rate_per_second
-            .map(|rate| TokenBucket::new(rate, rate.ceil().clamp(1.0, 10_000.0) as u32, now_ms * 1000));
+            .and_then(|rate| RateLimiter::new(rate, RateLimiter::burst_for(rate)).ok());
     }
 
     fn adopt_claimed(&mut self, claimed: Claimed, now_ms: i64) {
@@ -624,34 +625,51 @@ impl Runner {
             if room == 0 || !self.is_time_to_claim(now_ms) {
                 return;
             }
-            let room = match &mut self.bucket {
+            let room = room.min(self.gate.permits(now_ms));
+            let tokens = match &mut self.limiter {
                 None => room,
-                Some(bucket) => {
-                    if bucket.next_at() > now_ms * 1000 {
-                        return;
-                    }
-                    room.min(bucket.available(now_ms * 1000) as usize)
+                Some(limiter) => {
+                    let want = u32::try_from(room).unwrap_or(u32::MAX);
+                    limiter.take(now_ms.saturating_mul(1000), want) as usize
                 }
             };
-            if room == 0 {
+            if tokens == 0 {
                 return;
             }
-            let room = room.min(self.gate.permits(now_ms));
-            let mut rows = Vec::new();
-            if !self.again.is_empty() && now_ms >= self.again_at_ms {
-                let keep = self.again.len().saturating_sub(room);
-                rows.extend(self.again.drain(keep..));
+            let rows = self.find(tokens, now_ms);
+            if let Some(limiter) = &mut self.limiter {
+                limiter.give_back(u32::try_from(tokens - rows.len()).unwrap_or(0));
             }
-            // With a limited rate tasks are claimed when due, so that the rate is that of the starts.
-            let ahead_ms = if self.bucket.is_some() { 0 } else { self.core.config.claim_ahead_ms };
-            self.source.take(now_ms + ahead_ms, room - rows.len(), &mut rows);
-            rows.retain(|row| !self.held.contains_key(&row.id));
             self.next_claim_ms = now_ms + self.core.config.claim_stride_ms;
             if rows.is_empty() {
                 return;
             }
             self.submit_claim(rows, now_ms);
         }
+    }
+
+    /// With a limited rate tasks are claimed when due, so that the rate is that of the starts.
+    fn ahead_ms(&self) -> i64 {
+        if self.limiter.is_some() { 0 } else { self.core.config.claim_ahead_ms }
+    }
+
+    /// Up to `max` tasks that may be due, each named once and none of them held.
+    fn find(&mut self, max: usize, now_ms: i64) -> Vec<DueRow> {
+        let mut rows = Vec::new();
+        if !self.again.is_empty() && now_ms >= self.again_at_ms {
+            let keep = self.again.len().saturating_sub(max);
+            rows.extend(self.again.drain(keep..));
+        }
+        self.source.take(now_ms + self.ahead_ms(), max - rows.len(), &mut rows);
+        let held = &mut self.held;
+        rows.retain(|row| match held.entry(row.id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(Slot::Claiming(None));
+                true
+            }
+        });
+        rows
     }
 
     /// Claims are made in strides, unless one is urgent: fewer, larger commits.
@@ -662,13 +680,7 @@ impl Runner {
             || (!self.again.is_empty() && now_ms >= self.again_at_ms)
     }
 
-    fn submit_claim(&mut self, mut rows: Vec<DueRow>, now_ms: i64) {
-        // A source may name a task twice.
-        let held = &mut self.held;
-        rows.retain(|row| held.insert(row.id, Slot::Claiming(None)).is_none());
-        if let Some(bucket) = &mut self.bucket {
-            bucket.take(now_ms * 1000, u32::try_from(rows.len()).unwrap_or(u32::MAX));
-        }
+    fn submit_claim(&mut self, rows: Vec<DueRow>, now_ms: i64) {
         let first_due_ms = rows.iter().map(|row| row.due_ms).min().unwrap_or(now_ms);
         let last_due_ms = rows.iter().map(|row| row.due_ms).max().unwrap_or(now_ms).max(now_ms);
         let lease_ms = match self.pulls.front() {
@@ -704,7 +716,6 @@ impl Runner {
         if let Some(tick) = self.timers.next_wake_ms() {
             by(i64::try_from(tick).unwrap_or(i64::MAX));
         }
-        let now_ms = now_us.div_euclid(1000);
         if !self.stopping && !self.settings.paused {
             if let Some(at_ms) = self.source.next_page_ms()
                 && !self.page_in_flight
@@ -716,13 +727,12 @@ impl Runner {
                 && self.gate.has_handler();
             if can_claim {
                 let not_before_ms = self
-                    .bucket
+                    .limiter
                     .as_ref()
-                    .map_or(i64::MIN, |bucket| bucket.next_at().div_euclid(1000) + 1)
+                    .map_or(i64::MIN, |limiter| limiter.next_at().div_euclid(1000) + 1)
                     .max(self.gate.retry_at_ms().unwrap_or(i64::MIN));
                 if let Some(due_ms) = self.source.next_due_ms() {
-                    let ahead_ms = if self.bucket.is_some() { 0 } else { self.core.config.claim_ahead_ms };
-                    let claimable_ms = (due_ms - ahead_ms).max(self.next_claim_ms.min(due_ms - URGENT_MS));
+                    let claimable_ms = (due_ms - self.ahead_ms()).max(self.next_claim_ms.min(due_ms - URGENT_MS));
                     by(claimable_ms.max(not_before_ms));
                 }
                 if !self.again.is_empty() {

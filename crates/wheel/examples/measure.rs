@@ -204,7 +204,10 @@ fn measure_ticks<Q: Queue>(name: &str, dues: &[u64], keys: &mut Vec<Q::Key>, new
     let mut order: Vec<_> = least.iter().zip(1..).collect();
     order.sort_unstable_by_key(|(sample, _)| Reverse(sample.0));
     for ((nanos, fired, moved), tick) in order.iter().take(3) {
-        println!("{name}: worst tick {:.1} us (tick {tick}, fired {fired}, moved {moved})", f64::from(*nanos) / 1000.0);
+        println!(
+            "{name}: worst tick {:.1} us (tick {tick}, fired {fired}, moved {moved})",
+            f64::from(*nanos) / 1000.0
+        );
     }
     println!("{name}: at most {moved_most} moved in a tick");
 }

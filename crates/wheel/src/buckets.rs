@@ -229,3 +229,55 @@ impl Buckets {
         self.slots.len() * size_of::<Slot>() + self.blocks.memory_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(buckets: &mut Buckets, timers: &mut Timers<u64>, slot: usize, count: u32) {
+        for _ in 0..count {
+            timers.arm(0, 0, |_, index| buckets.push(slot, index));
+        }
+    }
+
+    /// Empties a slot and counts its valid references.
+    fn drain(buckets: &mut Buckets, timers: &Timers<u64>, slot: usize) -> u32 {
+        let (mut run, mut valid) = (Run::EMPTY, 0);
+        loop {
+            buckets.newest(slot, CAPACITY, &mut run);
+            if run.length == 0 {
+                return valid;
+            }
+            valid += run.valid(timers).count_ones();
+            buckets.pop(slot, run.length);
+        }
+    }
+
+    #[test]
+    fn compacting_drops_leftovers_and_keeps_the_rest() {
+        let (mut buckets, mut timers) = (Buckets::new(), Timers::new());
+        arm(&mut buckets, &mut timers, 5, 1_000);
+        (0..1_000).filter(|index| index % 4 != 0).for_each(|index| {
+            timers.disarm(index);
+        });
+        buckets.sweep_slot = 5;
+        while buckets.compact_block(&mut timers) > 0 {}
+        assert_eq!((buckets.references(), buckets.count(5)), (250, 250));
+        assert_eq!(drain(&mut buckets, &timers, 5), 250);
+        assert_eq!((buckets.references(), buckets.occupancy.next_slot(0)), (0, None));
+    }
+
+    #[test]
+    fn the_sweep_lets_go_of_a_block_that_moves_to_another_slot() {
+        let (mut buckets, mut timers) = (Buckets::new(), Timers::new());
+        arm(&mut buckets, &mut timers, 5, CAPACITY + 1);
+        arm(&mut buckets, &mut timers, 9, CAPACITY);
+        buckets.sweep_slot = 5;
+        assert_eq!(buckets.compact_block(&mut timers), 1);
+        buckets.pop(5, 1);
+        arm(&mut buckets, &mut timers, 9, 1);
+        while buckets.compact_block(&mut timers) > 0 {}
+        assert_eq!(drain(&mut buckets, &timers, 5), CAPACITY);
+        assert_eq!(drain(&mut buckets, &timers, 9), CAPACITY + 1);
+    }
+}

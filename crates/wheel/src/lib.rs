@@ -60,7 +60,8 @@
 //! | `advance` by one tick | what fires + per draining level max([`DRAIN_BATCH`], left / ticks left) |
 //! | `next_wake_ms` | O(levels), bitmaps only |
 //!
-//! Each timer is brought down at most once per level, so at most six times in its life; twice for one that is hours
+//! An insert into a place that was freed long ago waits for that place's cache line; one freed just now, or a new
+//! one, is at hand. Each timer is brought down at most once per level, so at most six times in its life; twice for one that is hours
 //! away.
 //!
 //! # Sources

@@ -125,7 +125,6 @@ impl<T: Copy> Wheel<T> {
         let place = locate(timers, buckets, overdue, *cursor_ms, due_ms, index);
         timers.at_mut(index).place = place;
     }
-
 }
 
 #[inline]

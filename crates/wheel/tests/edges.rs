@@ -44,7 +44,7 @@ fn exact_at_every_border_of_levels() {
 #[test]
 fn exact_when_every_tick_around_a_border_is_called() {
     for border in [1 << 10, 1 << 11, 1 << 20, 1 << 21, 1 << 30, 1 << 60, (1 << 60) + (1 << 20)] {
-        let start_ms = border - 3000;
+        let start_ms = u64::saturating_sub(border, 3000);
         let mut wheel = Wheel::new(start_ms);
         for due_ms in start_ms..border + 3000 {
             wheel.insert(due_ms, due_ms);
@@ -174,7 +174,8 @@ fn a_handle_of_another_wheel_is_refused_or_stale_but_never_a_panic() {
 #[test]
 fn clear_forgets_all_and_leaves_the_handles_stale() {
     let mut wheel = Wheel::new(1_000);
-    let handles: Vec<Handle> = [5, 1_000, 2_000, 90_000_000, u64::MAX].map(|due_ms| wheel.insert(due_ms, 1)).into();
+    let handles: Vec<Handle> =
+        [5, 1_000, 2_000, 90_000_000, u64::MAX].map(|due_ms| wheel.insert(due_ms, 1)).into();
     wheel.clear();
     assert!(wheel.is_empty());
     wheel.insert(3_000, 2);

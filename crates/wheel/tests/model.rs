@@ -22,7 +22,11 @@ enum Time {
     Ahead(u64),
     Behind(u64),
     /// A power of two (every border of a level is one) times a small number, and a nudge.
-    Border { shift: u32, times: u64, nudge: i64 },
+    Border {
+        shift: u32,
+        times: u64,
+        nudge: i64,
+    },
     Least,
     Most,
 }
@@ -32,9 +36,9 @@ impl Time {
         match *self {
             Time::Ahead(by_ms) => now_ms.saturating_add(by_ms),
             Time::Behind(by_ms) => now_ms.saturating_sub(by_ms),
-            Time::Border { shift, times, nudge } => {
-                ((now_ms >> shift).saturating_add(times)).saturating_mul(1 << shift).saturating_add_signed(nudge)
-            }
+            Time::Border { shift, times, nudge } => ((now_ms >> shift).saturating_add(times))
+                .saturating_mul(1 << shift)
+                .saturating_add_signed(nudge),
             Time::Least => 0,
             Time::Most => u64::MAX,
         }
@@ -207,32 +211,54 @@ proptest! {
     }
 }
 
-/// Small numbers only, so that cancelled timers outnumber the armed ones and the sweep runs in the history.
-#[test]
-fn behaves_like_a_sorted_map_while_sweeping() {
-    let mut random = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = |below: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % below
-    };
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A history in which cancelled and moved timers outnumber the armed ones by far, so that the sweep is always at
+/// work, also on slots that come down meanwhile.
+fn check_sweeping(seed: u64, rounds: u64, tick_every: u64, ahead: impl Fn(&mut Random) -> u64) {
+    let mut random = Random(seed);
     let mut pair = Pair::new(5_000);
-    for round in 0..60_000 {
-        let bits = next(34);
-        let due = Time::Ahead(next(1 << bits));
-        pair.apply_unchecked(&match next(20) {
-            0..8 => Step::Insert { due },
-            8..11 if pair.model.len() > 200 => Step::Cancel { nth: next(1 << 32) as usize },
-            11..18 => Step::Reschedule { nth: next(1 << 32) as usize, due },
-            18 => Step::UseStale { nth: next(1 << 32) as usize, due },
-            _ => Step::Cancel { nth: next(1 << 32) as usize },
+    for round in 0..rounds {
+        let due = Time::Ahead(ahead(&mut random));
+        let nth = random.below(1 << 40) as usize;
+        pair.apply_unchecked(&match random.below(20) {
+            0..3 => Step::Insert { due },
+            3..6 if pair.model.len() > 300 => Step::Cancel { nth },
+            3..18 => Step::Reschedule { nth, due },
+            18 => Step::UseStale { nth, due },
+            _ => Step::Cancel { nth },
         });
-        if round % 50 == 0 {
-            pair.apply(&Step::Advance { now: Time::Ahead(next(30)), max: usize::MAX });
+        if round % tick_every == 0 {
+            pair.apply(&Step::Advance { now: Time::Ahead(random.below(30)), max: usize::MAX });
         }
     }
     pair.finish();
+}
+
+#[test]
+fn behaves_like_a_sorted_map_while_sweeping_all_levels() {
+    check_sweeping(0x9E37_79B9_7F4A_7C15, 60_000, 50, |random| {
+        let bits = random.below(34);
+        random.below(1 << bits)
+    });
+}
+
+#[test]
+fn behaves_like_a_sorted_map_while_sweeping_slots_that_come_down() {
+    for seed in 1..=8 {
+        check_sweeping(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed), 60_000, 200, |random| {
+            random.below(5) * 1_024 + random.below(900)
+        });
+    }
 }
 
 impl Pair {
@@ -241,7 +267,7 @@ impl Pair {
         match step {
             Step::Cancel { nth } | Step::Reschedule { nth, .. } => {
                 // A pseudo-random neighbour instead of the exact n-th.
-                let at = (self.now_ms + (*nth as u64 % (1 << (nth % 34))), 0);
+                let at = (self.now_ms + (*nth as u64 >> 6) % (1 << (nth % 34)), 0);
                 let key = self.model.range(at..).next().map(|(key, handle)| (*key, *handle));
                 let Some((key, handle)) = key.or_else(|| self.nth(0)) else { return };
                 self.model.remove(&key);

@@ -131,7 +131,7 @@ impl DueSource for WheelSource {
     fn take(&mut self, due_by_ms: i64, max: usize, out: &mut Vec<DueRow>) {
         let tick = as_tick(due_by_ms);
         let before = out.len();
-        let mut take = |wheel: &mut Wheel<TaskId>, priority, max: usize, out: &mut Vec<DueRow>| {
+        let take = |wheel: &mut Wheel<TaskId>, priority, max: usize, out: &mut Vec<DueRow>| {
             wheel.advance(tick, max, |due, id| {
                 out.push(DueRow { due_ms: i64::try_from(due).unwrap_or(i64::MAX), priority, id });
             })
@@ -141,14 +141,10 @@ impl DueSource for WheelSource {
             return;
         }
         // Shares by weight; what one lane leaves goes to the other.
-        let high_share = self.lanes.share(max);
+        let high_share = (0..max).filter(|_| self.lanes.pick(true, true) == Some(Priority::High)).count();
         take(&mut self.high, Priority::High, high_share, out);
-        let left = max - (out.len() - before);
-        take(&mut self.normal, Priority::Normal, left, out);
-        let left = max - (out.len() - before);
-        if left > 0 {
-            take(&mut self.high, Priority::High, left, out);
-        }
+        take(&mut self.normal, Priority::Normal, max - (out.len() - before), out);
+        take(&mut self.high, Priority::High, max - (out.len() - before), out);
     }
 
     fn next_due_ms(&self) -> Option<i64> {
