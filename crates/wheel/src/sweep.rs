@@ -2,7 +2,7 @@
 //!
 //! A leftover costs four bytes, and goes by itself when its slot comes down. But slots may be centuries away, so
 //! while leftovers outnumber valid references (and a constant), operations run into debt and pay it by compacting
-//! about one block of 30 at a time: every 16th that adds a reference, every 64th that only cancels (a cancellation
+//! about one block of 30 at a time: every 16th that adds a reference, every 128th that only cancels (a cancellation
 //! alone does not grow anything), and every call of `advance`. A whole pass over `r` references thus ends before
 //! `r / 2` more were added, so `references <= 1.5 * (2 * armed + SLACK)` and a few blocks, however long timers are
 //! armed and cancelled (`tests/memory.rs` holds it to that).
@@ -13,9 +13,9 @@ use crate::wheel::Wheel;
 /// Leftovers that are never worth a sweep.
 const SLACK: usize = 4096;
 /// The debt at which one step is paid.
-const DEBT_PER_STEP: u32 = 64;
+const DEBT_PER_STEP: u32 = 128;
 /// The debt of an operation that adds a reference.
-pub(crate) const DEBT_OF_PUSH: u32 = 4;
+pub(crate) const DEBT_OF_PUSH: u32 = 8;
 /// The debt of an operation that only leaves one behind.
 pub(crate) const DEBT_OF_CANCEL: u32 = 1;
 /// Slots that one step looks at, at most, when they are nearly empty.
