@@ -95,10 +95,13 @@ pub(crate) async fn run(args: FireArgs) -> anyhow::Result<bool> {
             ("secs", json!(args.secs)),
             ("handler", json!(args.handler.as_str())),
             ("pending", json!(args.pending)),
-            ("due", json!(match args.due {
-                Spread::Uniform => "uniform",
-                Spread::Fixed => "fixed",
-            })),
+            (
+                "due",
+                json!(match args.due {
+                    Spread::Uniform => "uniform",
+                    Spread::Fixed => "fixed",
+                }),
+            ),
         ]),
         seconds: rounded(seconds),
         figures: vec![

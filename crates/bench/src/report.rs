@@ -16,7 +16,8 @@ pub(crate) struct Percentiles {
 
 /// An HDR histogram of microseconds, three significant digits, up to an hour.
 pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_max(3_600_000_000, 3).unwrap_or_else(|_| Histogram::new(3).expect("3 digits are valid"))
+    Histogram::new_with_max(3_600_000_000, 3)
+        .unwrap_or_else(|_| Histogram::new(3).expect("3 digits are valid"))
 }
 
 pub(crate) fn record(histogram: &mut Histogram<u64>, us: i64) {
@@ -26,7 +27,13 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, us: i64) {
 impl Percentiles {
     pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         let ms = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
-        Self { p50: ms(0.5), p90: ms(0.9), p99: ms(0.99), p999: ms(0.999), max: histogram.max() as f64 / 1000.0 }
+        Self {
+            p50: ms(0.5),
+            p90: ms(0.9),
+            p99: ms(0.99),
+            p999: ms(0.999),
+            max: histogram.max() as f64 / 1000.0,
+        }
     }
 }
 

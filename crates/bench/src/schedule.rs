@@ -92,7 +92,11 @@ pub(crate) async fn run(args: ScheduleArgs) -> anyhow::Result<bool> {
     };
     Report {
         bench: "schedule",
-        settings: settings(vec![("bulk", json!(args.bulk)), ("batch", json!(batch)), ("in_flight", json!(in_flight))]),
+        settings: settings(vec![
+            ("bulk", json!(args.bulk)),
+            ("batch", json!(batch)),
+            ("in_flight", json!(in_flight)),
+        ]),
         seconds: rounded(seconds),
         figures: vec![
             ("tasks", json!(done)),

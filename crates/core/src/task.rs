@@ -302,8 +302,8 @@ pub enum Refusal {
     /// The lease is no longer the current one.
     #[error("the lease has passed on")]
     LeaseLost,
-    /// A live task has the same (queue, key).
-    #[error("a live task has this key: {0}")]
+    /// A live task has the same (queue, key); for a dead task to be revived: a newer task has it.
+    #[error("another task has this key: {0}")]
     KeyTaken(TaskId),
 }
 

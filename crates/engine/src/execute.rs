@@ -1,8 +1,8 @@
 //! One attempt, as a pipeline of named steps: begin → run to the deadline → classify → settle.
 
-use crate::shared::Core;
 use crate::handler::Outcome;
 use crate::job::Job;
+use crate::shared::Core;
 use duebook_core::Verdict;
 use duebook_core::retry::{FailureClass, NextAttempt};
 use futures_util::FutureExt;

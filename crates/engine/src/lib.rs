@@ -34,8 +34,8 @@ pub mod source;
 
 pub use config::{EngineConfig, Retention, WebhookConfig};
 pub use engine::{
-    Cancelled, Engine, EngineError, Extension, LeaseRequest, Leased, QueueView, RecurringView, ScheduleAnswer,
-    ScheduleRequest, SettleRequest, TaskRef,
+    Cancelled, Engine, EngineError, Extension, LeaseRequest, Leased, QueueView, RecurringView,
+    ScheduleAnswer, ScheduleRequest, SettleRequest, TaskRef,
 };
 pub use handler::{FromFn, Handler, Outcome};
 pub use handlers::WebhookClient;

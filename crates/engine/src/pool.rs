@@ -3,9 +3,9 @@
 //! The pool never buffers for a queue: runners release to it only what their concurrency allows. Its size
 //! follows measured waits, by the rule in [`duebook_core::pool`].
 
-use crate::shared::Core;
 use crate::execute;
 use crate::job::Job;
+use crate::shared::Core;
 use duebook_core::Priority;
 use duebook_core::pool::{LanePicker, PoolLimits, PoolSample, next_size};
 use std::collections::VecDeque;
@@ -125,10 +125,8 @@ impl Pool {
                 .unwrap_or(0);
             PoolSample {
                 waiting: lanes.len(),
-                longest_wait_us: u64::try_from(
-                    std::mem::take(&mut lanes.longest_wait_us).max(oldest_us),
-                )
-                .unwrap_or(0),
+                longest_wait_us: u64::try_from(std::mem::take(&mut lanes.longest_wait_us).max(oldest_us))
+                    .unwrap_or(0),
                 busy_peak: self.busy_peak.swap(0, Ordering::AcqRel),
             }
         };
@@ -161,10 +159,7 @@ async fn work(core: Arc<Core>) {
             lanes.next(core.runtime.clock().now_us())
         };
         if let Some(job) = next {
-            let busy = pool
-                .workers
-                .load(Ordering::Relaxed)
-                .saturating_sub(pool.idle.load(Ordering::Relaxed));
+            let busy = pool.workers.load(Ordering::Relaxed).saturating_sub(pool.idle.load(Ordering::Relaxed));
             pool.busy_peak.fetch_max(busy, Ordering::Relaxed);
             execute::run(&core, job).await;
             continue;

@@ -15,9 +15,7 @@ use crate::queue::Queue;
 use crate::shared::Core;
 use crate::source::{DueSource, PageRequest, source_for};
 use duebook_core::rate::RateLimiter;
-use duebook_core::{
-    Command, HandlerSpec, LeaseKey, Priority, QueueSettings, Task, TaskId,
-};
+use duebook_core::{Command, HandlerSpec, LeaseKey, Priority, QueueSettings, Task, TaskId};
 use duebook_store::{Act, DueRow, StoreError, Unit, Urgency, Write, Written};
 use duebook_wheel::{Handle, Wheel};
 use futures_util::future::select;
@@ -518,9 +516,7 @@ impl Runner {
         let writes = match pull.reply.send(jobs) {
             Ok(()) => prolong,
             // Gone between the look and the send: no task has left.
-            Err(jobs) => {
-                jobs.iter().map(|job| act(job, Command::Release { lease: job.lease })).collect()
-            }
+            Err(jobs) => jobs.iter().map(|job| act(job, Command::Release { lease: job.lease })).collect(),
         };
         if !writes.is_empty() {
             self.core.submit_later(Unit { writes, atomic: false, urgency: Urgency::Now });
@@ -693,8 +689,7 @@ impl Runner {
             due_by_ms: now_ms + self.core.config.claim_ahead_ms,
         };
         let writes = rows.iter().map(|row| Write::Act(Act::own(row.id, command))).collect();
-        let urgency =
-            if first_due_ms <= now_ms + URGENT_MS { Urgency::Now } else { Urgency::Linger };
+        let urgency = if first_due_ms <= now_ms + URGENT_MS { Urgency::Now } else { Urgency::Linger };
         self.claims_in_flight += 1;
         let (core, queue) = (Arc::clone(&self.core), Arc::clone(&self.queue));
         self.core.runtime.spawn(Box::pin(async move {
@@ -722,9 +717,8 @@ impl Runner {
             {
                 by(at_ms);
             }
-            let can_claim = self.claims_in_flight < CLAIMS_IN_FLIGHT_MAX
-                && self.room() > 0
-                && self.gate.has_handler();
+            let can_claim =
+                self.claims_in_flight < CLAIMS_IN_FLIGHT_MAX && self.room() > 0 && self.gate.has_handler();
             if can_claim {
                 let not_before_ms = self
                     .limiter
@@ -732,7 +726,8 @@ impl Runner {
                     .map_or(i64::MIN, |limiter| limiter.next_at().div_euclid(1000) + 1)
                     .max(self.gate.retry_at_ms().unwrap_or(i64::MIN));
                 if let Some(due_ms) = self.source.next_due_ms() {
-                    let claimable_ms = (due_ms - self.ahead_ms()).max(self.next_claim_ms.min(due_ms - URGENT_MS));
+                    let claimable_ms =
+                        (due_ms - self.ahead_ms()).max(self.next_claim_ms.min(due_ms - URGENT_MS));
                     by(claimable_ms.max(not_before_ms));
                 }
                 if !self.again.is_empty() {

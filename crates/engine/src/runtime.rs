@@ -105,8 +105,7 @@ impl Alarms {
                 Self::run(&alarms);
             }
         })?;
-        let alarms =
-            Arc::new(Self { waiting: Mutex::default(), thread: thread.thread().clone() });
+        let alarms = Arc::new(Self { waiting: Mutex::default(), thread: thread.thread().clone() });
         let _ = send.send(Arc::downgrade(&alarms));
         Ok(alarms)
     }

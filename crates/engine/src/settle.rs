@@ -3,8 +3,8 @@
 //!
 //! Its memory is bounded by what runners hold: a task stays held until its settle is committed.
 
-use crate::shared::Core;
 use crate::execute::Settled;
+use crate::shared::Core;
 use duebook_core::{Command, Refusal};
 use duebook_store::{Act, StoreError, Unit, Urgency, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -148,8 +148,7 @@ fn deliver(mail: &mut Mail, effect: &Effect) {
     }
     match effect.step.to {
         State::Pending => {
-            let row =
-                DueRow { due_ms: effect.due_ms, priority: effect.priority, id: effect.task };
+            let row = DueRow { due_ms: effect.due_ms, priority: effect.priority, id: effect.task };
             Inbox::offer(mail, row);
         }
         State::Running if effect.step.reason == Reason::CancelRequested => {

@@ -2,9 +2,7 @@
 
 use super::{Engine, EngineError, only, unexpected};
 use crate::inbox::Withdraw;
-use duebook_core::{
-    Command, LeaseKey, NewTask, OnConflict, Priority, QueueId, Refusal, State, Task, TaskId,
-};
+use duebook_core::{Command, LeaseKey, NewTask, OnConflict, Priority, QueueId, Refusal, State, Task, TaskId};
 use duebook_store::{Act, Target, Unit, Write, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;

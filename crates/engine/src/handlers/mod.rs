@@ -28,10 +28,7 @@ impl Handlers {
     }
 
     pub(crate) fn register(&self, queue: &str, handler: Arc<dyn Handler>) {
-        self.inprocess
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(queue.to_owned(), handler);
+        self.inprocess.write().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned(), handler);
     }
 
     fn inprocess(&self, queue: &str) -> Option<Arc<dyn Handler>> {

@@ -52,19 +52,13 @@ impl Service for Janitor {
             }
             let mut purged = 0;
             if !old.is_empty() {
-                let unit = Unit {
-                    writes: vec![Write::Purge(old)],
-                    atomic: false,
-                    urgency: Urgency::Linger,
-                };
+                let unit = Unit { writes: vec![Write::Purge(old)], atomic: false, urgency: Urgency::Linger };
                 if let Some(Ok(Written::Count(n))) = core.store.submit(unit).await?.first() {
                     purged = *n;
                 }
             }
             let (cursor, pause_ms) = match rows.last() {
-                Some(last) if rows.len() == retention.slice_items => {
-                    (last.id, retention.slice_pause_ms)
-                }
+                Some(last) if rows.len() == retention.slice_items => (last.id, retention.slice_pause_ms),
                 _ => (TaskId::from_i64(0), retention.walk_pause_ms),
             };
             self.cursor = cursor;

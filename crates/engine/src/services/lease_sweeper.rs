@@ -81,8 +81,7 @@ fn act(row: &RunningRow, command: Command) -> Write {
 fn lapse(core: &Core, row: &RunningRow, interrupted: bool) -> Command {
     let queue_retry = core.queue_by_id(row.queue).and_then(|queue| queue.settings().retry);
     let policy = row.retry.as_deref().or(queue_retry.as_deref());
-    let next =
-        core.config.policies.next_attempt(policy, FailureClass::Transient, row.attempt, 0);
+    let next = core.config.policies.next_attempt(policy, FailureClass::Transient, row.attempt, 0);
     let verdict = match next {
         NextAttempt::After { .. } => Verdict::Retry { at_ms: core.now_ms() },
         NextAttempt::Dead(_) => Verdict::Exhausted,
@@ -113,11 +112,8 @@ pub(crate) async fn end_old_leases(core: &Arc<Core>) -> Result<usize, StoreError
             .iter()
             .map(|row| {
                 let unstarted = row.due_ms > now_ms;
-                let command = if unstarted {
-                    Command::Release { lease: row.lease }
-                } else {
-                    lapse(core, row, true)
-                };
+                let command =
+                    if unstarted { Command::Release { lease: row.lease } } else { lapse(core, row, true) };
                 act(row, command)
             })
             .collect();

@@ -49,8 +49,7 @@ impl Service for Recurring {
                 }
                 let Some(rule) = rule_of(&row) else { continue };
                 let grace_ms = core.config.misfire_grace_ms;
-                let due =
-                    rule.due_occurrences(seen_next_ms, now_ms, row.catch_up, grace_ms, OCCURRENCES_MAX);
+                let due = rule.due_occurrences(seen_next_ms, now_ms, row.catch_up, grace_ms, OCCURRENCES_MAX);
                 if due.skipped > 0 {
                     core.observer.swept(
                         "recurring",

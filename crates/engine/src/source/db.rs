@@ -53,7 +53,9 @@ impl DueSource for DbSource {
                 self.ready.extend(rows);
                 self.wait_ms = if rows.len() >= request.limit { 0 } else { POLL_MIN_MS };
             }
-            _ => self.wait_ms = (self.wait_ms * 2).clamp(POLL_MIN_MS, self.limits.poll_max_ms.max(POLL_MIN_MS)),
+            _ => {
+                self.wait_ms = (self.wait_ms * 2).clamp(POLL_MIN_MS, self.limits.poll_max_ms.max(POLL_MIN_MS))
+            }
         }
         self.poll_at_ms = Some(now_ms + self.wait_ms);
     }

@@ -241,8 +241,14 @@ impl Session<'_> {
                 self.tables.live.remove(&place);
             }
             (false, true) => {
-                if let Some(&taken) = self.tables.live.get(&place) {
-                    return Err(Refusal::KeyTaken(taken));
+                let newer = self
+                    .tables
+                    .tasks
+                    .range((std::ops::Bound::Excluded(id), std::ops::Bound::Unbounded))
+                    .filter(|(_, other)| other.queue == task.queue && other.key == task.key)
+                    .next_back();
+                if let Some((&newest, _)) = newer {
+                    return Err(Refusal::KeyTaken(newest));
                 }
                 self.tables.live.insert(place, id);
             }

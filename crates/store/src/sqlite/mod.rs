@@ -4,6 +4,7 @@
 //! order, keys in clear, partial indexes, ended rows updated in place and deleted in slices later, claims and
 //! settles in one commit, small checkpoints.
 
+mod change;
 mod open;
 mod read;
 mod rows;
@@ -71,7 +72,7 @@ impl SqliteStore {
     pub fn open(config: &SqliteConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let opened = open::open(config)?;
         let boot = opened.boot;
-        let backend = write::SqliteWriter::new(opened.connection, config.node, opened.last_id);
+        let backend = write::SqliteWriter::new(opened.connection, config.node, opened.last_id, opened.last_trail);
         let readers = read::Readers::open(config)?;
         let committer = Committer::start(backend, clock, config.committer.clone())
             .map_err(|error| OpenError::Io { path: config.path.clone(), error })?;

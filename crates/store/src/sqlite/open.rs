@@ -80,6 +80,7 @@ pub(super) struct Opened {
     pub(super) boot: u32,
     pub(super) epoch: String,
     pub(super) last_id: Option<TaskId>,
+    pub(super) last_trail: i64,
 }
 
 pub(super) fn open(config: &SqliteConfig) -> Result<Opened, OpenError> {
@@ -102,7 +103,16 @@ pub(super) fn open(config: &SqliteConfig) -> Result<Opened, OpenError> {
     let (boot, epoch) = begin_boot(&connection).map_err(explain)?;
     let last_id: Option<i64> =
         connection.query_row("SELECT MAX(id) FROM tasks", [], |row| row.get(0)).map_err(explain)?;
-    Ok(Opened { connection, lock, boot, epoch, last_id: last_id.map(TaskId::from_i64) })
+    let last_trail: Option<i64> =
+        connection.query_row("SELECT MAX(id) FROM trail", [], |row| row.get(0)).map_err(explain)?;
+    Ok(Opened {
+        connection,
+        lock,
+        boot,
+        epoch,
+        last_id: last_id.map(TaskId::from_i64),
+        last_trail: last_trail.unwrap_or(0),
+    })
 }
 
 /// A reader's connection. The writer must have opened the file before.

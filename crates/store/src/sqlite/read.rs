@@ -10,6 +10,7 @@ use crate::roles::{
 use crate::unit::StoreError;
 use duebook_core::{LeaseKey, Priority, QueueId, State, Task, TaskId, TrailEntry};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
@@ -145,12 +146,12 @@ impl Reader for SqliteStore {
     ) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
         let key = key.to_owned();
         self.read(move |connection| {
-            // life 0 is the live one; among ended ones the greatest life is the last.
+            // If one is live it is the newest.
             connection
                 .prepare_cached(concat!(
                     "SELECT ",
                     task_columns!(),
-                    " FROM tasks WHERE queue = ?1 AND key = ?2 ORDER BY life = 0 DESC, life DESC LIMIT 1"
+                    " FROM tasks WHERE queue = ?1 AND key = ?2 ORDER BY id DESC LIMIT 1"
                 ))?
                 .query_row(params![queue.0, key], rows::task)
                 .optional()
@@ -168,16 +169,26 @@ impl Reader for SqliteStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<TrailEntry>, StoreError>> {
         self.read(move |connection| {
-            connection
-                .prepare_cached(&format!(
-                    "SELECT {} FROM trail WHERE task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-                    rows::TRAIL_COLUMNS
-                ))?
-                .query_map(
-                    params![id.as_i64(), after_seq, i64::try_from(limit).unwrap_or(i64::MAX)],
-                    rows::trail,
-                )?
-                .collect()
+            // From the last entry back to the first one wanted.
+            let mut next: Option<i64> = connection
+                .prepare_cached("SELECT trail_head FROM tasks WHERE id = ?1")?
+                .query_row([id.as_i64()], |row| row.get(0))
+                .optional()?;
+            let sql = format!("SELECT {}, prev FROM trail WHERE id = ?1", rows::TRAIL_COLUMNS);
+            let mut select = connection.prepare_cached(&sql)?;
+            let mut entries = VecDeque::new();
+            while let Some(entry_id) = next {
+                let (entry, prev) =
+                    select.query_row([entry_id], |row| Ok((rows::trail(row)?, row.get("prev")?)))?;
+                if entry.seq <= after_seq {
+                    break;
+                }
+                entries.push_front(entry);
+                // Only the first `limit` are wanted: forget the later ones.
+                entries.truncate(limit);
+                next = prev;
+            }
+            Ok(entries.into())
         })
     }
 

@@ -11,7 +11,7 @@ use rusqlite::{Result, Row};
 macro_rules! head_columns {
     () => {
         "id, queue, state, due_ms, priority, attempt, seq, created_ms, boot, token, until_ms, \
-         cancel_requested, fired_ms, started_ms, finished_ms"
+         cancel_requested, fired_ms, started_ms, finished_ms, trail_head"
     };
 }
 /// The head's columns, and then those that [`task`] reads.
@@ -40,6 +40,7 @@ pub(super) struct HeadRow {
     pub(super) priority: Priority,
     pub(super) created_ms: i64,
     pub(super) head: Head,
+    pub(super) trail_head: i64,
 }
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Result<State> {
@@ -71,23 +72,24 @@ pub(super) fn head(row: &Row<'_>) -> Result<HeadRow> {
             started_ms: row.get(13)?,
             finished_ms: row.get(14)?,
         },
+        trail_head: row.get(15)?,
     })
 }
 
 pub(super) fn task(row: &Row<'_>) -> Result<Task> {
-    let HeadRow { id, queue, priority, created_ms, head } = head(row)?;
+    let HeadRow { id, queue, priority, created_ms, head, .. } = head(row)?;
     Ok(Task {
         id,
         queue,
         priority,
         created_ms,
         head,
-        committed_ms: row.get(15)?,
-        key: row.get(16)?,
-        retry: row.get(17)?,
-        last_error: row.get(18)?,
-        trace_id: row.get(19)?,
-        payload: row.get(20)?,
+        committed_ms: row.get(16)?,
+        key: row.get(17)?,
+        retry: row.get(18)?,
+        last_error: row.get(19)?,
+        trace_id: row.get(20)?,
+        payload: row.get(21)?,
     })
 }
 

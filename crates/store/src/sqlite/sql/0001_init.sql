@@ -13,13 +13,14 @@ CREATE TABLE queues (
 );
 
 -- Rows are appended: ids are in time order. Ended rows stay where they are until the janitor deletes them.
--- `life` is 0 while the task lives and its id afterwards: one unique index then says both that a key has one
--- live task, and which tasks a key has had.
+-- What bounds this store is the number of distinct pages that a transaction touches, so a change of state
+-- touches the task's own page and otherwise only pages that are hot anyway: the index on keys never changes
+-- (of the tasks with one key only the newest can be live; the writer sees to that before each insert), and the
+-- trail is appended, each entry naming the one before it; `trail_head` is the last.
 CREATE TABLE tasks (
   id               INTEGER PRIMARY KEY,
   queue            INTEGER NOT NULL,
   key              TEXT    NOT NULL,
-  life             INTEGER NOT NULL,
   state            INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
   due_ms           INTEGER NOT NULL,
   priority         INTEGER NOT NULL,
@@ -36,22 +37,24 @@ CREATE TABLE tasks (
   finished_ms      INTEGER,
   retry            TEXT,
   last_error       TEXT,
+  trail_head       INTEGER NOT NULL,
   trace_id         TEXT,
   payload          TEXT,
-  CHECK (life = CASE WHEN state <= 1 THEN 0 ELSE id END),
   CHECK ((state = 1) = (token IS NOT NULL)),
   CHECK ((state = 1) = (until_ms IS NOT NULL)),
   CHECK ((state = 1) = (boot IS NOT NULL)),
   CHECK ((state >= 2) = (finished_ms IS NOT NULL)),
   CHECK (cancel_requested = 0 OR state = 1)
 );
-CREATE UNIQUE INDEX tasks_key ON tasks (queue, key, life);
+CREATE INDEX tasks_key     ON tasks (queue, key);
 CREATE INDEX tasks_due     ON tasks (queue, due_ms, priority) WHERE state = 0;
 CREATE INDEX tasks_running ON tasks (boot) WHERE state = 1;
 CREATE INDEX tasks_ended   ON tasks (queue, state, due_ms) WHERE state >= 2;
 
 -- The edges of the state machine once more, as a last defence.
 CREATE TABLE trail (
+  id         INTEGER PRIMARY KEY,
+  prev       INTEGER,
   task       INTEGER NOT NULL,
   seq        INTEGER NOT NULL,
   at_ms      INTEGER NOT NULL,
@@ -64,14 +67,14 @@ CREATE TABLE trail (
   actor      TEXT,
   detail     TEXT,
   trace_id   TEXT,
-  PRIMARY KEY (task, seq),
+  CHECK ((prev IS NULL) = (seq = 1)),
   CHECK (CASE
     WHEN from_state IS NULL THEN to_state = 0
     WHEN from_state = 0     THEN to_state IN (0, 1, 4)
     WHEN from_state = 1     THEN to_state IN (0, 1, 2, 3)
     WHEN from_state = 3     THEN to_state = 0
     ELSE 0 END)
-) WITHOUT ROWID;
+);
 
 CREATE TABLE counts (
   queue INTEGER NOT NULL,
