@@ -76,10 +76,22 @@ impl HandlerKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Spread {
-    /// Due times drawn evenly at random.
+    /// At even distances, scheduled in their order, as the published figures of other systems are measured.
     Uniform,
-    /// Due times at even distances.
+    /// Drawn at random, scheduled in another order than they are due: the store must touch a page per task.
+    Random,
+    /// A second's tasks all at its first millisecond.
     Fixed,
+}
+
+impl Spread {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Random => "random",
+            Self::Fixed => "fixed",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Args)]

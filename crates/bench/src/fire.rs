@@ -39,8 +39,9 @@ pub(crate) fn due_times(rate: u64, secs: u64, start_ms: i64, spread: Spread) -> 
     (0..count as u64)
         .map(|number| {
             let offset_ms = match spread {
-                Spread::Fixed => number * span_ms / count as u64,
-                Spread::Uniform => {
+                Spread::Uniform => number * span_ms / count as u64,
+                Spread::Fixed => number / rate * 1000,
+                Spread::Random => {
                     random = random.wrapping_add(1);
                     duebook_engine::runtime::split_mix(random.wrapping_mul(0x2545_f491_4f6c_dd1d)) % span_ms
                 }
@@ -95,13 +96,7 @@ pub(crate) async fn run(args: FireArgs) -> anyhow::Result<bool> {
             ("secs", json!(args.secs)),
             ("handler", json!(args.handler.as_str())),
             ("pending", json!(args.pending)),
-            (
-                "due",
-                json!(match args.due {
-                    Spread::Uniform => "uniform",
-                    Spread::Fixed => "fixed",
-                }),
-            ),
+            ("due", json!(args.due.as_str())),
         ]),
         seconds: rounded(seconds),
         figures: vec![

@@ -43,10 +43,10 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         Self {
-            claim_ahead_ms: 50,
-            claim_stride_ms: 5,
+            claim_ahead_ms: 100,
+            claim_stride_ms: 20,
             claim_batch_max: 1_000,
-            settle_linger_us: 1_000,
+            settle_linger_us: 5_000,
             sweep_ms: 5_000,
             sweep_grace_ms: 1_000,
             lease_sweep_ms: 1_000,

@@ -7,11 +7,15 @@ use crate::execute::Settled;
 use crate::shared::Core;
 use duebook_core::{Command, Refusal};
 use duebook_store::{Act, StoreError, Unit, Urgency, Write};
+use futures_util::future::select;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 const BATCH_ITEMS_MAX: usize = 1_000;
+/// So many are not kept waiting for more.
+const BATCH_ITEMS_ENOUGH: usize = 500;
 const RETRY_US: u64 = 100_000;
 
 #[derive(Default)]
@@ -25,12 +29,13 @@ pub(crate) struct Settler {
 impl Settler {
     pub(crate) fn push(&self, settled: Settled) {
         self.open.fetch_add(1, Ordering::AcqRel);
-        let first = {
+        let waiting = {
             let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
             finished.push(settled);
-            finished.len() == 1
+            finished.len()
         };
-        if first {
+        // The first wakes a settler that rests, a whole batch one that lingers.
+        if waiting == 1 || waiting == BATCH_ITEMS_ENOUGH {
             self.work.notify_one();
         }
     }
@@ -39,27 +44,33 @@ impl Settler {
         self.open.load(Ordering::Acquire)
     }
 
+    fn waiting(&self) -> usize {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     fn take(&self) -> Vec<Settled> {
         std::mem::take(&mut *self.finished.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Runs for as long as the engine.
+/// Runs for as long as the engine: wait for the first, linger for company, commit.
 pub(crate) async fn run(core: Arc<Core>) {
+    let settler = &core.settler;
     loop {
-        let mut finished = core.settler.take();
-        if finished.is_empty() {
-            core.settler.work.notified().await;
+        if settler.waiting() == 0 {
+            settler.work.notified().await;
             continue;
         }
+        if settler.waiting() < BATCH_ITEMS_ENOUGH && core.config.settle_linger_us > 0 {
+            let enough = pin!(settler.work.notified());
+            let _ = select(enough, core.runtime.sleep_us(core.config.settle_linger_us)).await;
+        }
+        let mut finished = settler.take();
         while !finished.is_empty() {
             let rest = finished.split_off(finished.len().min(BATCH_ITEMS_MAX));
             let batch = std::mem::replace(&mut finished, rest);
             let core_of_batch = Arc::clone(&core);
             core.runtime.spawn(Box::pin(async move { commit(&core_of_batch, batch).await }));
-        }
-        if core.config.settle_linger_us > 0 {
-            core.runtime.sleep_us(core.config.settle_linger_us).await;
         }
     }
 }

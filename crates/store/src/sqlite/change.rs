@@ -12,6 +12,9 @@ use duebook_core::{
 };
 use rusqlite::{OptionalExtension, params};
 
+/// Heads of running tasks kept in memory.
+const REMEMBERED_MAX: usize = 50_000;
+
 const INSERT_TASK: &str = "INSERT INTO tasks (id, queue, key, state, due_ms, priority, attempt, seq, \
      created_ms, committed_ms, retry, trail_head, trace_id, payload) \
      VALUES (?1, ?2, ?3, 0, ?4, ?5, 0, 1, ?6, ?7, ?8, ?9, ?10, ?11)";
@@ -124,11 +127,11 @@ impl SqliteWriter {
             let found = self
                 .connection
                 .prepare_cached(SELECT_TASK)?
-                .query_row([id.as_i64()], |row| Ok((rows::head(row)?, rows::task(row)?)))
+                .query_row([id.as_i64()], rows::task_and_head)
                 .optional()?;
             match found {
                 None => return Ok(Err(Refusal::NotFound)),
-                Some((row, task)) => (row, Some(task)),
+                Some((task, row)) => (row, Some(task)),
             }
         } else {
             match self.head_row(id)? {
@@ -156,6 +159,7 @@ impl SqliteWriter {
             trail_head = self.record(&place, &next, Some(trail_head), seq, step, words, gathered)?;
         }
         self.update(&row, &next, trail_head, words.detail)?;
+        self.remember(row, next, trail_head);
         if row.head.state != next.state {
             gathered.count(row.queue, row.head.state, -1);
             gathered.count(row.queue, next.state, 1);
@@ -312,7 +316,23 @@ impl SqliteWriter {
     }
 
     fn head_row(&self, id: TaskId) -> rusqlite::Result<Option<HeadRow>> {
+        // Nobody else writes: what this writer remembers of a running task is what its row says.
+        if let Some(row) = self.running.get(&id) {
+            return Ok(Some(*row));
+        }
         self.connection.prepare_cached(SELECT_HEAD)?.query_row([id.as_i64()], rows::head).optional()
+    }
+
+    /// Remembers the heads of running tasks, so that a settle need not read what its claim has written.
+    fn remember(&mut self, row: HeadRow, next: Head, trail_head: i64) {
+        if next.state == State::Running {
+            if self.running.len() >= REMEMBERED_MAX {
+                self.running.clear();
+            }
+            self.running.insert(row.id, HeadRow { head: next, trail_head, ..row });
+        } else {
+            self.running.remove(&row.id);
+        }
     }
 
     fn task(&self, id: TaskId) -> rusqlite::Result<Option<Task>> {

@@ -34,6 +34,7 @@ fn wrong(column: usize, what: &str) -> rusqlite::Error {
 }
 
 /// What every command needs to know of a row.
+#[derive(Clone, Copy)]
 pub(super) struct HeadRow {
     pub(super) id: TaskId,
     pub(super) queue: QueueId,
@@ -77,8 +78,13 @@ pub(super) fn head(row: &Row<'_>) -> Result<HeadRow> {
 }
 
 pub(super) fn task(row: &Row<'_>) -> Result<Task> {
-    let HeadRow { id, queue, priority, created_ms, head, .. } = head(row)?;
-    Ok(Task {
+    Ok(task_and_head(row)?.0)
+}
+
+pub(super) fn task_and_head(row: &Row<'_>) -> Result<(Task, HeadRow)> {
+    let head_row = head(row)?;
+    let HeadRow { id, queue, priority, created_ms, head, .. } = head_row;
+    let task = Task {
         id,
         queue,
         priority,
@@ -90,7 +96,8 @@ pub(super) fn task(row: &Row<'_>) -> Result<Task> {
         last_error: row.get(19)?,
         trace_id: row.get(20)?,
         payload: row.get(21)?,
-    })
+    };
+    Ok((task, head_row))
 }
 
 pub(super) const TRAIL_COLUMNS: &str =

@@ -3,13 +3,14 @@
 //! What a change of a task writes is in the sibling `change`; here are the transaction, the units, and the
 //! small tables.
 
-use super::rows;
+use super::rows::{self, HeadRow};
 use super::store_error;
 use crate::committer::Backend;
 use crate::roles::{KeyRow, QueueRow, RecurringRow};
 use crate::unit::{Effect, StoreError, Unit, UnitReply, Write, Written};
 use duebook_core::{IdMaker, QueueId, QueueSettings, Refusal, State, TaskId};
 use rusqlite::{Connection, params};
+use std::collections::HashMap;
 
 /// A write's result: the outer error spoils the transaction, the inner one is an answer.
 pub(super) type Outcome<T> = rusqlite::Result<Result<T, Refusal>>;
@@ -22,6 +23,8 @@ pub(super) struct SqliteWriter {
     pub(super) ids: IdMaker,
     /// The id of the last trail entry.
     pub(super) last_trail: i64,
+    /// Heads of running tasks, as this writer has committed or is about to commit them.
+    pub(super) running: HashMap<TaskId, HeadRow>,
 }
 
 /// What a transaction has gathered so far besides its rows.
@@ -43,7 +46,7 @@ impl Gathered<'_> {
 
 impl SqliteWriter {
     pub(super) fn new(connection: Connection, node: u16, last_id: Option<TaskId>, last_trail: i64) -> Self {
-        Self { connection, ids: IdMaker::new(node, last_id), last_trail }
+        Self { connection, ids: IdMaker::new(node, last_id), last_trail, running: HashMap::new() }
     }
 
     fn run(&mut self, units: &[&Unit], gathered: &mut Gathered<'_>) -> rusqlite::Result<Vec<UnitReply>> {
@@ -90,6 +93,7 @@ impl SqliteWriter {
             results.push(result);
             if refused {
                 self.connection.prepare_cached("ROLLBACK TO unit")?.execute([])?;
+                self.running.clear();
                 gathered.effects.truncate(effects);
                 gathered.counts = counts;
                 break;
@@ -200,6 +204,7 @@ impl Backend for SqliteWriter {
         let mut gathered = Gathered { now_ms, effects, counts: Vec::new() };
         self.run(units, &mut gathered).map_err(|error| {
             gathered.effects.clear();
+            self.running.clear();
             // SQLite may have rolled back by itself; then this is refused, and that is fine.
             if !self.connection.is_autocommit() {
                 let _ = self.connection.execute_batch("ROLLBACK");
