@@ -11,11 +11,11 @@
 //! - Nothing outside a backend's folder knows its SQL.
 
 pub mod committer;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod conformance;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod faulty;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod memory;
 pub mod roles;
 pub mod sqlite;

@@ -7,24 +7,37 @@ use crate::handler::Handler;
 use duebook_core::breaker::{Breaker, BreakerConfig, Permit};
 use duebook_core::{Clock, HandlerSpec, QueueSettings};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 pub use webhook::WebhookClient;
 
 /// All handlers that run inside this process.
 pub(crate) struct Handlers {
     inprocess: RwLock<HashMap<String, Arc<dyn Handler>>>,
-    webhooks: Option<WebhookClient>,
+    config: WebhookConfig,
+    /// Made when the first webhook needs it.
+    webhooks: OnceLock<Option<WebhookClient>>,
     /// One breaker per address, shared by all queues that call it.
     breakers: Mutex<HashMap<String, Arc<Mutex<Breaker>>>>,
 }
 
 impl Handlers {
     pub(crate) fn new(config: &WebhookConfig) -> Self {
-        let webhooks = WebhookClient::new(config)
-            .map_err(|error| tracing::error!(%error, "webhooks cannot be called"))
-            .ok();
-        Self { inprocess: RwLock::default(), webhooks, breakers: Mutex::default() }
+        Self {
+            inprocess: RwLock::default(),
+            config: config.clone(),
+            webhooks: OnceLock::new(),
+            breakers: Mutex::default(),
+        }
+    }
+
+    fn webhooks(&self) -> Option<&WebhookClient> {
+        let make = || {
+            WebhookClient::new(&self.config)
+                .map_err(|error| tracing::error!(%error, "webhooks cannot be called"))
+                .ok()
+        };
+        self.webhooks.get_or_init(make).as_ref()
     }
 
     pub(crate) fn register(&self, queue: &str, handler: Arc<dyn Handler>) {
@@ -49,8 +62,7 @@ impl Handlers {
                         .or_insert_with(|| Arc::new(Mutex::new(Breaker::new(BreakerConfig::default())))),
                 );
                 let handler = self
-                    .webhooks
-                    .as_ref()
+                    .webhooks()
                     .and_then(|client| client.handler(spec, Arc::clone(&breaker)))
                     .map(|handler| Arc::new(handler) as Arc<dyn Handler>);
                 Kind::Webhook { handler, breaker }
