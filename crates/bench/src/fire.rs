@@ -1,7 +1,7 @@
 //! `bench fire`: how late tasks start at a steady rate. All tasks are scheduled in advance, as in the figures
 //! published for other systems; the load is open: a late task does not delay the next.
 
-use crate::cli::{DrainArgs, FireArgs, HandlerKind, Spread};
+use crate::cli::{FireArgs, HandlerKind, Spread};
 use crate::node::{self, InProcess, QUEUE, number_of};
 use crate::progress;
 use crate::report::{self, Percentiles, Report, rounded, settings};

@@ -12,10 +12,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn task_json(out: &mut String, number: usize, due_ms: i64) {
+fn task_json(out: &mut String, prefix: &str, number: usize, due_ms: i64) {
     let _ = write!(
         out,
-        r#"{{"queue":"{QUEUE}","key":"t{number:09}","due_at":{due_ms},"payload":{}}}"#,
+        r#"{{"queue":"{QUEUE}","key":"{prefix}{number:09}","due_at":{due_ms},"payload":{}}}"#,
         payload(number)
     );
 }
@@ -29,7 +29,7 @@ fn body(first: usize, count: usize, bulk: bool, due_ms: i64) -> Bytes {
         if number > first {
             text.push(',');
         }
-        task_json(&mut text, number, due_ms + number as i64 / 100);
+        task_json(&mut text, "t", number, due_ms + number as i64 / 100);
     }
     if bulk {
         text.push_str("]}");
@@ -108,6 +108,42 @@ pub(crate) async fn run(args: ScheduleArgs) -> anyhow::Result<bool> {
     }
     .print(args.common.json);
     Ok(errors == 0 && done == args.tasks)
+}
+
+/// Schedules tasks numbered from 0 with these due times, in batches of 1,000, four at a time.
+pub(crate) async fn schedule_all(served: &Served, prefix: &str, due_ms: &[i64]) -> anyhow::Result<()> {
+    let bar = progress::bar(if prefix == "p" { "pending" } else { "schedule" }, due_ms.len());
+    let batches: Arc<Vec<(usize, Vec<i64>)>> = Arc::new(
+        due_ms.chunks(1_000).enumerate().map(|(batch, dues)| (batch * 1_000, dues.to_vec())).collect(),
+    );
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut flying = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let mut connection = Connection::open(&served.url, served.key.as_deref()).await?;
+        let (next, batches) = (Arc::clone(&next), Arc::clone(&batches));
+        let (prefix, bar) = (prefix.to_owned(), bar.clone());
+        flying.spawn(async move {
+            while let Some((first, dues)) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut text = String::from(r#"{"tasks":["#);
+                for (i, due_ms) in dues.iter().enumerate() {
+                    if i > 0 {
+                        text.push(',');
+                    }
+                    task_json(&mut text, &prefix, first + i, *due_ms);
+                }
+                text.push_str("]}");
+                let answer = connection.call(Method::POST, "/v1/tasks/batch", Bytes::from(text)).await?;
+                anyhow::ensure!(created(&answer) == dues.len(), "a batch was not taken whole");
+                bar.inc(dues.len() as u64);
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = flying.join_next().await {
+        done??;
+    }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// How many items of a batch's answer are `"created":true`.

@@ -81,40 +81,45 @@ impl Runtime for Node {
 
 /// A start of a handler, as the handler saw it.
 #[derive(Debug, Clone)]
-pub struct Start {
-    pub key: String,
-    pub at_ms: i64,
-    pub due_ms: i64,
+pub(crate) struct Start {
+    pub(crate) key: String,
+    pub(crate) at_ms: i64,
+    pub(crate) due_ms: i64,
     /// Whether the committed row was running under the job's own lease at that moment.
-    pub committed: bool,
+    pub(crate) committed: bool,
 }
 
 /// What a client was told.
 #[derive(Debug, Clone)]
-pub enum Told {
-    Scheduled { key: String },
+pub(crate) enum Told {
+    Scheduled {
+        key: String,
+    },
     /// No handler may start from here on.
-    CancelledOutright { key: String, at_ms: i64 },
+    CancelledOutright {
+        key: String,
+        at_ms: i64,
+    },
     /// No answer: it may or may not have happened.
     Unknown,
 }
 
 /// Everything that is checked at the end.
 #[derive(Default)]
-pub struct History {
-    pub starts: Vec<Start>,
-    pub told: Vec<Told>,
-    pub tasks: Vec<(Task, Vec<TrailEntry>)>,
-    pub counts: BTreeMap<State, u64>,
-    pub kills: usize,
-    pub jumps: usize,
-    pub unfinished: usize,
+pub(crate) struct History {
+    pub(crate) starts: Vec<Start>,
+    pub(crate) told: Vec<Told>,
+    pub(crate) tasks: Vec<(Task, Vec<TrailEntry>)>,
+    pub(crate) counts: BTreeMap<State, u64>,
+    pub(crate) kills: usize,
+    pub(crate) jumps: usize,
+    pub(crate) unfinished: usize,
     /// The log, for replays.
-    pub lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
 }
 
 impl History {
-    pub fn tail(&self) -> String {
+    pub(crate) fn tail(&self) -> String {
         let from = self.lines.len().saturating_sub(60);
         self.lines[from..].join("\n")
     }
@@ -236,9 +241,7 @@ impl World {
                 }
             }
             6..=7 => match engine.cancel(&task, None, None).await {
-                Ok(Cancelled::Outright(_)) => {
-                    Told::CancelledOutright { key, at_ms: self.clock.now_ms() }
-                }
+                Ok(Cancelled::Outright(_)) => Told::CancelledOutright { key, at_ms: self.clock.now_ms() },
                 Ok(Cancelled::Asked(_)) | Err(EngineError::Refused(_) | EngineError::NoQueue(_)) => return,
                 Err(_) => Told::Unknown,
             },
@@ -253,10 +256,11 @@ impl World {
 }
 
 /// Plays a seed's history to its end.
-pub async fn play(seed: u64) -> History {
+pub(crate) async fn play(seed: u64) -> History {
     let clock = Arc::new(VirtualClock { start: Instant::now(), jump_us: AtomicI64::new(0) });
     let memory = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
-    let sleep = Arc::new(|ms| Box::pin(tokio::time::sleep(Duration::from_millis(ms))) as BoxFuture<'static, ()>);
+    let sleep =
+        Arc::new(|ms| Box::pin(tokio::time::sleep(Duration::from_millis(ms))) as BoxFuture<'static, ()>);
     let store = Arc::new(Faulty::new(Arc::clone(&memory), seed, CALM, sleep));
     let world = World { clock, memory, store, dice: Dice::new(seed), log: Log::default() };
 
