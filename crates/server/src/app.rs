@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use duebook_engine::Engine;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The server's insides.
@@ -14,11 +15,11 @@ pub(crate) struct App {
     pub(crate) config: ServerConfig,
     pub(crate) openapi: Vec<u8>,
     /// Bytes of request bodies in memory.
-    pub(crate) body_bytes: Count,
+    pub(crate) body_bytes: Arc<Count>,
     /// Requests that are worked on.
-    pub(crate) in_flight: Count,
+    pub(crate) in_flight: Arc<Count>,
     /// Open connections.
-    pub(crate) connections: Count,
+    pub(crate) connections: Arc<Count>,
 }
 
 /// A bounded count.
@@ -27,16 +28,16 @@ pub(crate) struct Count(AtomicUsize);
 
 /// A share of a bounded count, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Share<'a> {
-    of: &'a Count,
+pub(crate) struct Share {
+    of: Arc<Count>,
     size: usize,
 }
 
 impl Count {
     /// Takes a share, unless the count would exceed `max`.
-    pub(crate) fn take(&self, size: usize, max: usize) -> Option<Share<'_>> {
+    pub(crate) fn take(self: &Arc<Self>, size: usize, max: usize) -> Option<Share> {
         let before = self.0.fetch_add(size, Ordering::Relaxed);
-        let share = Share { of: self, size };
+        let share = Share { of: Arc::clone(self), size };
         (before.saturating_add(size) <= max).then_some(share)
     }
 
@@ -46,7 +47,7 @@ impl Count {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for Share {
     fn drop(&mut self) {
         self.of.0.fetch_sub(self.size, Ordering::Relaxed);
     }

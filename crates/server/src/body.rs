@@ -1,8 +1,9 @@
 //! Request bodies: bounded in size, in time, and all together in memory.
 
-use crate::app::App;
+use crate::app::{App, Share};
 use crate::code::Code;
 use crate::problem::Problem;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -12,7 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A whole request body that says it is JSON, or does not say what it is.
-pub(crate) struct JsonBody(pub(crate) Bytes);
+pub(crate) struct JsonBody {
+    /// The body.
+    pub(crate) bytes: Bytes,
+    /// Its share of the memory for bodies, held as long as the body is.
+    _share: Share,
+}
 
 impl FromRequest<Arc<App>> for JsonBody {
     type Rejection = Problem;
@@ -20,20 +26,26 @@ impl FromRequest<Arc<App>> for JsonBody {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_type(request.headers())?;
         let max = app.config.body_bytes_max;
-        let announced = announced_bytes(request.headers());
+        let announced = request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         if announced.is_some_and(|bytes| bytes > max) {
             return Err(too_large(max));
         }
         let size = announced.unwrap_or(max);
-        let _share = app
+        let share = app
             .body_bytes
             .take(size, app.config.bodies_bytes_max.max(max))
             .ok_or_else(|| Problem::new(Code::Busy, "too many bytes of requests are in memory"))?;
+        if size == 0 {
+            return Ok(Self { bytes: Bytes::new(), _share: share });
+        }
         let mut body = request.into_body();
-        // Small bodies come with the head: no timer, no copy.
+        // Small bodies mostly come with the head: no timer, no copy.
         let first = body.frame().now_or_never();
-        if announced == Some(0) {
-            return Ok(Self(Bytes::new()));
+        if let Some(Some(Ok(frame))) = &first
+            && let Some(data) = frame.data_ref()
+            && announced == Some(data.len())
+        {
+            return Ok(Self { bytes: data.clone(), _share: share });
         }
         let wait = Duration::from_millis(app.config.body_timeout_ms);
         let collected = tokio::time::timeout(wait, async {
@@ -68,7 +80,7 @@ impl FromRequest<Arc<App>> for JsonBody {
             Ok(if parts.is_empty() { whole } else { Bytes::from(parts) })
         });
         match collected.await {
-            Ok(bytes) => bytes.map(Self),
+            Ok(bytes) => Ok(Self { bytes: bytes?, _share: share }),
             Err(_) => {
                 let why = format!("the body was not complete within {} ms", wait.as_millis());
                 Err(Problem::new(Code::RequestTimeout, why))
@@ -79,14 +91,6 @@ impl FromRequest<Arc<App>> for JsonBody {
 
 fn too_large(max: usize) -> Problem {
     Problem::new(Code::BodyTooLarge, format!("the body has more than {max} bytes"))
-}
-
-fn announced_bytes(headers: &HeaderMap) -> Option<usize> {
-    match headers.get(header::CONTENT_LENGTH) {
-        Some(length) => length.to_str().ok()?.parse().ok(),
-        None if headers.contains_key(header::TRANSFER_ENCODING) => None,
-        None => None,
-    }
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// Fields of a task in an answer.
-pub(crate) const TASK_FIELDS: usize = 18;
+pub(crate) const TASK_FIELDS: usize = 17;
 
 /// A task, borrowed from wherever it is.
 pub(crate) struct TaskView<'a> {

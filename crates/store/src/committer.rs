@@ -8,10 +8,11 @@ use crate::roles::{BoxFuture, EffectSink};
 use crate::unit::{Effect, StoreError, Unit, UnitReply, Urgency};
 use duebook_core::Clock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// A blocking backend: runs one transaction.
 pub trait Backend: Send + 'static {
@@ -71,11 +72,6 @@ pub struct CommitReport {
 /// Hears of every commit.
 pub type CommitObserver = Box<dyn Fn(CommitReport) + Send + Sync>;
 
-enum Message {
-    Unit(Box<Pending>),
-    Close(oneshot::Sender<()>),
-}
-
 struct Pending {
     unit: Unit,
     bytes: usize,
@@ -90,7 +86,10 @@ struct Room {
 
 /// The handle to a committer thread.
 pub struct Committer {
-    sender: Mutex<Option<Sender<Message>>>,
+    sender: Mutex<Option<Sender<Box<Pending>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Closes when the thread has committed everything and dropped the backend.
+    ended: watch::Receiver<()>,
     room: Arc<Room>,
     config: CommitterConfig,
     sink: Arc<OnceLock<Arc<dyn EffectSink>>>,
@@ -111,6 +110,7 @@ impl Committer {
         let room = Arc::new(Room::default());
         let sink: Arc<OnceLock<Arc<dyn EffectSink>>> = Arc::default();
         let observer: Arc<OnceLock<CommitObserver>> = Arc::default();
+        let (ending, ended) = watch::channel(());
         let worker = Worker {
             backend,
             clock,
@@ -119,9 +119,12 @@ impl Committer {
             sink: Arc::clone(&sink),
             observer: Arc::clone(&observer),
             effects: Vec::new(),
+            _ending: ending,
         };
-        std::thread::Builder::new().name("committer".into()).spawn(move || worker.run(&receiver))?;
-        Ok(Self { sender: Mutex::new(Some(sender)), room, config, sink, observer })
+        let thread =
+            std::thread::Builder::new().name("committer".into()).spawn(move || worker.run(&receiver))?;
+        let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
+        Ok(Self { sender, thread, ended, room, config, sink, observer })
     }
 
     /// See [`crate::Writer::submit`].
@@ -139,9 +142,9 @@ impl Committer {
         let (reply, answer) = oneshot::channel();
         let sent = !full
             && match self.sender.lock() {
-                Ok(sender) => sender.as_ref().is_some_and(|sender| {
-                    sender.send(Message::Unit(Box::new(Pending { unit, bytes, reply }))).is_ok()
-                }),
+                Ok(sender) => sender
+                    .as_ref()
+                    .is_some_and(|sender| sender.send(Box::new(Pending { unit, bytes, reply })).is_ok()),
                 Err(_) => false,
             };
         if !sent {
@@ -168,14 +171,26 @@ impl Committer {
         let _ = self.observer.set(observer);
     }
 
-    /// Commits what waits and ends the thread.
+    /// Commits what waits, ends the thread and drops the backend. Whoever calls it again waits for the same.
     pub async fn close(&self) {
-        let (done, wait) = oneshot::channel();
-        let sender = self.sender.lock().ok().and_then(|mut sender| sender.take());
-        if let Some(sender) = sender {
-            let _ = sender.send(Message::Close(done));
-            drop(sender);
-            let _ = wait.await;
+        self.refuse_more();
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// Without a sender the thread ends once it has read what was sent.
+    fn refuse_more(&self) {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl Drop for Committer {
+    /// Waits for what was sent, so that whoever drops a store can open it again.
+    fn drop(&mut self) {
+        self.refuse_more();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
         }
     }
 }
@@ -188,6 +203,8 @@ struct Worker<B> {
     sink: Arc<OnceLock<Arc<dyn EffectSink>>>,
     observer: Arc<OnceLock<CommitObserver>>,
     effects: Vec<Effect>,
+    /// Last, so that it is dropped after the backend.
+    _ending: watch::Sender<()>,
 }
 
 /// Units gathered for one transaction.
@@ -197,105 +214,94 @@ struct Batch {
     items: usize,
     bytes: usize,
     urgent: bool,
-    close: Option<oneshot::Sender<()>>,
 }
 
 impl Batch {
-    fn add(&mut self, message: Message) {
-        match message {
-            Message::Close(done) => self.close = Some(done),
-            Message::Unit(pending) => {
-                self.items += pending.unit.writes.len();
-                self.bytes += pending.bytes;
-                self.urgent |= pending.unit.urgency == Urgency::Now;
-                self.units.push(*pending);
-            }
-        }
+    fn add(&mut self, pending: Pending) {
+        self.items += pending.unit.writes.len();
+        self.bytes += pending.bytes;
+        self.urgent |= pending.unit.urgency == Urgency::Now;
+        self.units.push(pending);
     }
 
     fn is_full(&self, config: &CommitterConfig) -> bool {
-        self.close.is_some()
-            || self.items >= config.batch_items_max
-            || self.bytes >= config.batch_bytes_max
+        self.items >= config.batch_items_max || self.bytes >= config.batch_bytes_max
+    }
+
+    fn has_room_for(&self, pending: &Pending, config: &CommitterConfig) -> bool {
+        self.items + pending.unit.writes.len() <= config.batch_items_max
+            && self.bytes + pending.bytes <= config.batch_bytes_max
     }
 }
 
 impl<B: Backend> Worker<B> {
-    fn run(mut self, receiver: &Receiver<Message>) {
-        loop {
-            let Ok(first) = receiver.recv() else { return };
+    fn run(mut self, receiver: &Receiver<Box<Pending>>) {
+        let mut held = None;
+        while let Some(first) = held.take().or_else(|| receiver.recv().ok()) {
             let mut batch = Batch::default();
-            batch.add(first);
-            self.gather(receiver, &mut batch);
-            let close = batch.close.take();
+            batch.add(*first);
+            held = self.gather(receiver, &mut batch);
             self.commit(batch);
-            if let Some(done) = close {
-                // Whatever was sent before the close has been gathered or is still in the channel.
-                let mut rest = Batch::default();
-                while let Ok(message) = receiver.try_recv() {
-                    rest.add(message);
-                }
-                self.commit(rest);
-                drop(self.backend);
-                let _ = done.send(());
-                return;
-            }
         }
     }
 
+    /// Fills the batch with what waits, or comes within the linger. Answers the unit that no longer fitted.
     #[allow(clippy::disallowed_methods)] // a wait, not a time: nothing stored depends on it
-    fn gather(&self, receiver: &Receiver<Message>, batch: &mut Batch) {
+    fn gather(&self, receiver: &Receiver<Box<Pending>>, batch: &mut Batch) -> Option<Box<Pending>> {
         let mut deadline = None;
         while !batch.is_full(&self.config) {
-            if let Ok(message) = receiver.try_recv() {
-                batch.add(message);
-                continue;
+            let next = match receiver.try_recv() {
+                Ok(next) => next,
+                Err(_) if batch.urgent || self.config.linger.is_zero() => return None,
+                Err(_) => {
+                    let now = std::time::Instant::now();
+                    let until = *deadline.get_or_insert(now + self.config.linger);
+                    receiver.recv_timeout(until.saturating_duration_since(now)).ok()?
+                }
+            };
+            if !batch.has_room_for(&next, &self.config) {
+                return Some(next);
             }
-            if batch.urgent || self.config.linger.is_zero() {
-                return;
-            }
-            let now = std::time::Instant::now();
-            let until = *deadline.get_or_insert(now + self.config.linger);
-            match receiver.recv_timeout(until.saturating_duration_since(now)) {
-                Ok(message) => batch.add(message),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
-            }
+            batch.add(*next);
         }
+        None
     }
 
     fn commit(&mut self, batch: Batch) {
-        if batch.units.is_empty() {
-            return;
-        }
-        let (items, bytes) = (batch.items, batch.bytes);
         let units: Vec<&Unit> = batch.units.iter().map(|pending| &pending.unit).collect();
         match self.transact(&units) {
             Ok(replies) => {
                 debug_assert_eq!(replies.len(), batch.units.len());
                 for (pending, reply) in batch.units.into_iter().zip(replies) {
-                    let _ = pending.reply.send(reply);
+                    self.answer(pending, reply);
                 }
             }
-            Err(error @ StoreError::Backend(_)) if batch.units.len() > 1 => {
-                // One unit spoils the transaction: run each alone, so that it fails alone.
+            Err(error) if batch.units.len() > 1 => {
+                // One unit spoils the transaction, or is too large for the room that is left: run each alone, so
+                // that it fails alone.
                 tracing::warn!(%error, units = batch.units.len(), "commit failed; trying each unit alone");
                 for pending in batch.units {
-                    let reply = match self.transact(&[&pending.unit]) {
-                        Ok(mut replies) => replies.pop().unwrap_or(Err(StoreError::Closed)),
-                        Err(error) => Err(error),
-                    };
-                    let _ = pending.reply.send(reply);
+                    let alone = self.transact(&[&pending.unit]);
+                    self.answer(
+                        pending,
+                        alone.and_then(|mut replies| replies.pop().unwrap_or(Err(StoreError::Closed))),
+                    );
                 }
             }
             Err(error) => {
-                tracing::error!(%error, units = batch.units.len(), "commit failed");
+                tracing::error!(%error, "commit failed");
                 for pending in batch.units {
-                    let _ = pending.reply.send(Err(error.clone()));
+                    self.answer(pending, Err(error.clone()));
                 }
             }
         }
-        self.room.items.fetch_sub(items, Ordering::Relaxed);
-        self.room.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Makes room before the answer: whoever has it may send the next unit.
+    fn answer(&self, pending: Pending, reply: UnitReply) {
+        self.room.items.fetch_sub(pending.unit.writes.len(), Ordering::Relaxed);
+        self.room.bytes.fetch_sub(pending.bytes, Ordering::Relaxed);
+        let _ = pending.reply.send(reply);
     }
 
     fn transact(&mut self, units: &[&Unit]) -> Result<Vec<UnitReply>, StoreError> {

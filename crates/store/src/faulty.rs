@@ -7,8 +7,8 @@ use crate::roles::{
 };
 use crate::unit::{StoreError, Unit, UnitReply};
 use duebook_core::{QueueId, State, Task, TaskId, TrailEntry};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often what goes wrong, each out of 1000.
 #[derive(Debug, Clone, Copy, Default)]
@@ -123,11 +123,7 @@ impl<S: Store> Reader for Faulty<S> {
         self.read(self.inner.task(id))
     }
 
-    fn find<'a>(
-        &'a self,
-        queue: QueueId,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
+    fn find<'a>(&'a self, queue: QueueId, key: &'a str) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
         self.read(self.inner.find(queue, key))
     }
 

@@ -22,8 +22,8 @@ pub mod sqlite;
 pub mod unit;
 
 pub use roles::{
-    BoxFuture, DueRow, EffectSink, EndedRow, KeyRow, Order, QueueRow, Reader, RecurringRow, RunningRow, Store,
-    TaskFilter, Writer,
+    BoxFuture, DueRow, EffectSink, EndedRow, KeyRow, Order, QueueRow, Reader, RecurringRow, RunningRow,
+    Store, TaskFilter, Writer,
 };
 pub use sqlite::{SqliteConfig, SqliteStore};
 pub use unit::{Act, Effect, StoreError, Target, Unit, UnitReply, Urgency, Write, Written};

@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// Settings come back as they were put; a queue keeps its number; `keep_existing` keeps.
 pub async fn a_queue_is_put_and_kept(store: Arc<dyn Store>, clock: Arc<SettableClock>) {
     let kit = Kit::new(Arc::clone(&store), clock).await;
-    let webhook = WebhookSpec { url: "https://example.test/订单?a=1".into(), secret: Some("whsec_c2VjcmV0".into()) };
+    let webhook =
+        WebhookSpec { url: "https://example.test/订单?a=1".into(), secret: Some("whsec_c2VjcmV0".into()) };
     let settings = QueueSettings {
         tier: Tier::Db,
         handler: HandlerSpec::Webhook(webhook),

@@ -70,10 +70,7 @@ pub async fn an_asked_attempt_that_succeeds_is_done(store: Arc<dyn Store>, clock
 }
 
 /// A worker that stops or fails after it was asked: the task is cancelled, not tried again.
-pub async fn an_asked_attempt_that_comes_back_is_cancelled(
-    store: Arc<dyn Store>,
-    clock: Arc<SettableClock>,
-) {
+pub async fn an_asked_attempt_that_comes_back_is_cancelled(store: Arc<dyn Store>, clock: Arc<SettableClock>) {
     let kit = Kit::new(store, clock).await;
     let at_ms = kit.now() + 700;
     let retry = Verdict::Retry { at_ms };
@@ -91,7 +88,10 @@ pub async fn an_asked_attempt_that_comes_back_is_cancelled(
         let due_ms = if reason == Reason::Released { due_ms } else { at_ms };
         assert_eq!(head_of(kit.act(id, command).await), (State::Cancelled, due_ms, false));
         let task = kit.task(id).await;
-        assert_eq!((task.head.state, task.head.attempt, task.head.due_ms), (State::Cancelled, attempt, due_ms));
+        assert_eq!(
+            (task.head.state, task.head.attempt, task.head.due_ms),
+            (State::Cancelled, attempt, due_ms)
+        );
         let expected =
             [Reason::Scheduled, Reason::Claimed, Reason::CancelRequested, reason, Reason::Cancelled];
         assert_eq!(kit.reasons(id).await, expected);

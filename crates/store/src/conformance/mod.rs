@@ -181,7 +181,10 @@ mod tests {
         for line in rooms.iter().flat_map(|text| text.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };
             let name = rest.split('(').next().unwrap_or_default();
-            assert!(macro_text.lines().any(|line| line.trim() == name), "{name} is not in conformance_tests!");
+            assert!(
+                macro_text.lines().any(|line| line.trim() == name),
+                "{name} is not in conformance_tests!"
+            );
         }
     }
 }

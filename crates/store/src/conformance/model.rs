@@ -46,8 +46,7 @@ pub(super) struct Turn {
 
 fn op() -> impl Strategy<Value = Op> {
     let due = -20..60i64;
-    let conflict =
-        prop_oneof![Just(OnConflict::Keep), Just(OnConflict::Replace), Just(OnConflict::Reject)];
+    let conflict = prop_oneof![Just(OnConflict::Keep), Just(OnConflict::Replace), Just(OnConflict::Reject)];
     let priority = prop_oneof![Just(Priority::Normal), Just(Priority::High)];
     let retry = due.clone().prop_map(|at_ms| Verdict::Retry { at_ms });
     let lapse = prop_oneof![retry.clone(), Just(Verdict::Exhausted)];
@@ -142,8 +141,7 @@ impl<'a> Player<'a> {
                 let lease = LeaseKey { token: current.token - u32::from(stale), ..current };
                 let (command, detail) = match *end {
                     End::Settle(verdict) => {
-                        let command =
-                            Command::Settle { lease, verdict: at(verdict), started_ms: now_ms - 1 };
+                        let command = Command::Settle { lease, verdict: at(verdict), started_ms: now_ms - 1 };
                         (command, (verdict != Verdict::Done).then(|| format!("error at {now_ms}")))
                     }
                     End::Lapse(interrupted, verdict) => {
@@ -172,9 +170,7 @@ impl<'a> Player<'a> {
             }
             Op::RunNow { task } => act(self.target(task), Command::RunNow),
             Op::Revive { task } => act(self.target(task), Command::Revive),
-            Op::Purge { ref tasks } => {
-                Write::Purge(tasks.iter().map(|task| self.target(*task)).collect())
-            }
+            Op::Purge { ref tasks } => Write::Purge(tasks.iter().map(|task| self.target(*task)).collect()),
         }
     }
 
@@ -234,12 +230,8 @@ impl<'a> Player<'a> {
         }
         let due = store.due_page(self.queue, None, i64::MAX, usize::MAX).await.unwrap();
         let running = store.running(None, usize::MAX).await.unwrap();
-        let filter = |order| TaskFilter {
-            queue: Some(self.queue),
-            order,
-            limit: usize::MAX,
-            ..TaskFilter::default()
-        };
+        let filter =
+            |order| TaskFilter { queue: Some(self.queue), order, limit: usize::MAX, ..TaskFilter::default() };
         let mut listed = Vec::new();
         for order in [Order::EarliestDueFirst, Order::NewestDueFirst] {
             let tasks = store.list(filter(order)).await.unwrap();

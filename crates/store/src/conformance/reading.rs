@@ -100,7 +100,10 @@ pub async fn running_is_paged_by_boot_and_id(store: Arc<dyn Store>, clock: Arc<S
             let Some(last) = page.last() else { break };
             after = Some((last.lease.boot, last.id));
             for row in page {
-                assert_eq!((row.queue, row.attempt, row.lease.token, row.due_ms), (kit.queue, 1, 2, kit.now()));
+                assert_eq!(
+                    (row.queue, row.attempt, row.lease.token, row.due_ms),
+                    (kit.queue, 1, 2, kit.now())
+                );
                 paged.push((row.lease.boot, row.id, row.until_ms, row.retry));
             }
         }
@@ -171,12 +174,8 @@ pub async fn list_filters(store: Arc<dyn Store>, clock: Arc<SettableClock>) {
     }
     // All lives of one key.
     let again = kit.schedule_at("k4", now + 9).await;
-    let by_key = TaskFilter {
-        queue: Some(kit.queue),
-        key: Some("k4".into()),
-        limit: 99,
-        ..TaskFilter::default()
-    };
+    let by_key =
+        TaskFilter { queue: Some(kit.queue), key: Some("k4".into()), limit: 99, ..TaskFilter::default() };
     let lives = listed(&kit, by_key.clone()).await;
     assert_eq!(lives.len(), 2);
     assert_eq!(lives[0].id, again, "the newest due first");

@@ -89,7 +89,10 @@ pub async fn replace_changes_a_pending_task(store: Arc<dyn Store>, clock: Arc<Se
     assert_eq!(same, id);
     assert_eq!(existing, kit.task(id).await, "the answer is the task as it is now");
     assert_eq!(existing.head, Head { due_ms: new.due_ms, attempt: 0, seq: 4, ..before.head });
-    assert_eq!((existing.payload, existing.priority, existing.retry), (new.payload, Priority::High, new.retry));
+    assert_eq!(
+        (existing.payload, existing.priority, existing.retry),
+        (new.payload, Priority::High, new.retry)
+    );
     assert_eq!((existing.created_ms, existing.committed_ms), (before.created_ms, before.committed_ms));
     let last = kit.trail(id).await.pop().unwrap();
     assert_eq!((last.step.reason, last.actor.as_deref()), (Reason::Replaced, Some("clerk")));
@@ -100,8 +103,7 @@ pub async fn replace_of_a_running_task_is_refused(store: Arc<dyn Store>, clock: 
     let kit = Kit::new(store, clock).await;
     let (id, _) = kit.running("a").await;
     let before = kit.task(id).await;
-    let new =
-        NewTask { on_conflict: OnConflict::Replace, payload: Some("1".into()), ..kit.new_task("a") };
+    let new = NewTask { on_conflict: OnConflict::Replace, payload: Some("1".into()), ..kit.new_task("a") };
     let refusal = kit.write(Write::Schedule(new)).await.unwrap_err();
     assert_eq!(refusal, Refusal::IllegalState(State::Running));
     assert_eq!(kit.task(id).await, before);
@@ -155,8 +157,30 @@ pub async fn keys_are_compared_byte_by_byte(store: Arc<dyn Store>, clock: Arc<Se
     let longest = "é".repeat(KEY_BYTES_MAX / 2);
     let one_less = "é".repeat(KEY_BYTES_MAX / 2 - 1);
     let keys = [
-        "order", "Order", "order ", " order", "orde", "caf\u{e9}", "cafe\u{301}", "cafe", "ſ", "s", "ß", "ss",
-        "订单-17", "订单-１７", "🚚", "🚚🚚", "a%b", "a_b", "a'b\"c\\d", "0", "00", "1e0", "1", &longest,
+        "order",
+        "Order",
+        "order ",
+        " order",
+        "orde",
+        "caf\u{e9}",
+        "cafe\u{301}",
+        "cafe",
+        "ſ",
+        "s",
+        "ß",
+        "ss",
+        "订单-17",
+        "订单-１７",
+        "🚚",
+        "🚚🚚",
+        "a%b",
+        "a_b",
+        "a'b\"c\\d",
+        "0",
+        "00",
+        "1e0",
+        "1",
+        &longest,
         &one_less,
     ];
     for key in keys {
@@ -180,10 +204,7 @@ pub async fn one_key_twice_in_one_unit_is_one_task(store: Arc<dyn Store>, clock:
         let mut results = kit.submit(Unit { atomic, ..Unit::each(writes) }).await;
         let (same, _) = existing_of(results.remove(1));
         let first = results.remove(0);
-        assert!(
-            matches!(first, Ok(Written::Scheduled { id, created: true, .. }) if id == same),
-            "{first:?}"
-        );
+        assert!(matches!(first, Ok(Written::Scheduled { id, created: true, .. }) if id == same), "{first:?}");
     }
 }
 
@@ -192,7 +213,15 @@ pub async fn payloads_come_back_byte_by_byte(store: Arc<dyn Store>, clock: Arc<S
     let kit = Kit::new(store, clock).await;
     let long = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
     let wide = format!("\"{}\"", "订".repeat((PAYLOAD_BYTES_MAX - 2) / 3));
-    let payloads = [None, Some(""), Some("{}"), Some("\"\\u0000\""), Some(" [1, 2.50, 1e3]\n"), Some(&long), Some(&wide)];
+    let payloads = [
+        None,
+        Some(""),
+        Some("{}"),
+        Some("\"\\u0000\""),
+        Some(" [1, 2.50, 1e3]\n"),
+        Some(&long),
+        Some(&wide),
+    ];
     for (n, payload) in payloads.into_iter().enumerate() {
         let payload = payload.map(str::to_owned);
         let new = NewTask { payload: payload.clone(), ..kit.new_task(&format!("p{n}")) };

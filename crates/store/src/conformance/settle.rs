@@ -100,8 +100,10 @@ pub async fn a_lapse_counts_the_attempt(store: Arc<dyn Store>, clock: Arc<Settab
         let id = kit.schedule(reason.as_str()).await;
         let first = kit.claim(id).await;
         let at_ms = kit.now() + 100;
-        let lapse =
-            |lease, verdict| Act { detail: Some("silent".into()), ..Act::own(id, Command::Lapse { lease, interrupted, verdict }) };
+        let lapse = |lease, verdict| Act {
+            detail: Some("silent".into()),
+            ..Act::own(id, Command::Lapse { lease, interrupted, verdict })
+        };
         let retried = kit.write(Write::Act(lapse(first, Verdict::Retry { at_ms }))).await;
         assert_eq!(head_of(retried), (State::Pending, at_ms, false));
         let task = kit.task(id).await;

@@ -50,8 +50,7 @@ pub async fn the_trail_tells_the_whole_story(store: Arc<dyn Store>, clock: Arc<S
     expect(t, None, State::Pending, Reason::Scheduled, 0, t + 100, None);
 
     kit.clock.advance_ms(10);
-    let replace =
-        NewTask { due_ms: t + 200, on_conflict: OnConflict::Replace, ..kit.new_task("a") };
+    let replace = NewTask { due_ms: t + 200, on_conflict: OnConflict::Replace, ..kit.new_task("a") };
     kit.write(Write::Schedule(replace)).await.unwrap();
     expect(t + 10, pending, State::Pending, Reason::Replaced, 0, t + 200, None);
     kit.acted(id, Command::Reschedule { due_ms: t + 300, unstarted: None }).await;

@@ -141,9 +141,7 @@ pub async fn an_atomic_unit_sees_its_own_writes(store: Arc<dyn Store>, clock: Ar
     assert_eq!(results.last().unwrap().as_ref().unwrap_err(), &Refusal::KeyTaken(first));
     assert_eq!(kit.task(first).await.head.state, State::Pending);
     let results = kit.submit(atomic(vec![kit.by_key("a", CANCEL), reject])).await;
-    let Ok(Written::Scheduled { id: second, created: true, .. }) = &results[1] else {
-        panic!("{results:?}")
-    };
+    let Ok(Written::Scheduled { id: second, created: true, .. }) = &results[1] else { panic!("{results:?}") };
     assert_eq!(kit.task(first).await.head.state, State::Cancelled);
     assert_eq!(kit.task(*second).await.head.state, State::Pending);
 }
@@ -228,8 +226,7 @@ pub async fn close_answers_what_was_sent_and_refuses_the_rest(
     let kit = Kit::new(store, clock).await;
     let send = |n: usize| kit.store.submit(Unit::one(Write::Schedule(kit.new_task(&format!("k{n}")))));
     let sent: Vec<_> = (0..10).map(send).collect();
-    let (replies, (), ()) =
-        tokio::join!(join_all(sent), kit.store.close(), kit.store.close());
+    let (replies, (), ()) = tokio::join!(join_all(sent), kit.store.close(), kit.store.close());
     for reply in replies {
         assert!(reply.unwrap()[0].is_ok());
     }

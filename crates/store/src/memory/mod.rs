@@ -34,6 +34,8 @@ struct Inner {
 
 /// The in-memory store.
 pub struct MemoryStore {
+    /// Held from a commit until its effects are told, so that they are told in the order of the commits.
+    telling: Mutex<()>,
     inner: Mutex<Inner>,
     clock: Arc<dyn Clock>,
 }
@@ -48,7 +50,7 @@ impl MemoryStore {
             closed: false,
             sink: None,
         };
-        Self { inner: Mutex::new(inner), clock }
+        Self { telling: Mutex::new(()), inner: Mutex::new(inner), clock }
     }
 
     /// Closes and opens the store again, as a restarted node would: a new incarnation, no listener.
@@ -75,14 +77,19 @@ impl MemoryStore {
     /// Commits a unit at once.
     ///
     /// # Errors
-    /// Only when closed.
+    /// When closed, or when an API key's id or hash is taken.
     pub fn commit(&self, unit: &Unit) -> UnitReply {
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ms = self.clock.now_ms();
         let mut inner = self.lock();
         if inner.closed {
             return Err(StoreError::Closed);
         }
         let Inner { tables, ids, sink, .. } = &mut *inner;
+        let taken = |new: &KeyRow| tables.keys.values().any(|row| row.id == new.id || row.hash == new.hash);
+        if unit.writes.iter().any(|write| matches!(write, Write::PutKey(row) if taken(row))) {
+            return Err(StoreError::Backend("the API key's id or hash is taken".into()));
+        }
         let mut effects = Vec::new();
         let before = (unit.atomic && unit.writes.len() > 1).then(|| tables.clone());
         let mut results = Vec::new();
@@ -198,12 +205,7 @@ impl Session<'_> {
             self.tables.live.insert(place, id);
             self.record(&task, 1, step, words);
             self.tables.tasks.insert(id, task);
-            return Ok(Written::Scheduled {
-                id,
-                created: true,
-                existing: None,
-                committed_ms: self.now_ms,
-            });
+            return Ok(Written::Scheduled { id, created: true, existing: None, committed_ms: self.now_ms });
         };
         let mut task = self.tables.tasks.get(&id).cloned().ok_or(Refusal::NotFound)?;
         match new.on_conflict {
@@ -345,11 +347,7 @@ impl Reader for MemoryStore {
         self.ready(|tables| tables.tasks.get(&id).cloned())
     }
 
-    fn find<'a>(
-        &'a self,
-        queue: QueueId,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
+    fn find<'a>(&'a self, queue: QueueId, key: &'a str) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
         self.ready(|tables| {
             tables
                 .tasks

@@ -32,7 +32,7 @@ const UPDATE_LEASE: &str = "UPDATE tasks SET until_ms = ?3, cancel_requested = ?
 const UPDATE_DUE: &str = "UPDATE tasks SET due_ms = ?3, seq = ?4, trail_head = ?2 WHERE id = ?1";
 const UPDATE_END: &str = "UPDATE tasks SET state = ?3, seq = ?4, attempt = ?5, boot = NULL, token = NULL, \
      until_ms = NULL, cancel_requested = 0, fired_ms = ?6, started_ms = ?7, finished_ms = ?8, \
-     last_error = COALESCE(?9, last_error), trail_head = ?2 WHERE id = ?1";
+     last_error = COALESCE(?9, last_error), due_ms = ?10, trail_head = ?2 WHERE id = ?1";
 const UPDATE_PENDING: &str = "UPDATE tasks SET state = 0, due_ms = ?3, seq = ?4, attempt = ?5, boot = NULL, \
      token = NULL, until_ms = NULL, cancel_requested = 0, fired_ms = ?6, started_ms = ?7, \
      last_error = COALESCE(?8, last_error), trail_head = ?2 WHERE id = ?1";
@@ -114,12 +114,10 @@ impl SqliteWriter {
     pub(super) fn act(&mut self, act: &Act, gathered: &mut Gathered<'_>) -> Outcome<Written> {
         let id = match &act.target {
             Target::Id(id) => *id,
-            Target::Key(queue, key) => {
-                match self.live_with_key(*queue, key)? {
-                    Some(id) => id,
-                    None => return Ok(Err(Refusal::NotFound)),
-                }
-            }
+            Target::Key(queue, key) => match self.live_with_key(*queue, key)? {
+                Some(id) => id,
+                None => return Ok(Err(Refusal::NotFound)),
+            },
         };
         let claims = matches!(act.command, Command::Claim { .. });
         // A claim hands the whole task to its handler: read it at once, the row's page is at hand.
@@ -158,7 +156,9 @@ impl SqliteWriter {
         for (seq, step) in (row.head.seq + 1..).zip(steps.iter()) {
             trail_head = self.record(&place, &next, Some(trail_head), seq, step, words, gathered)?;
         }
-        self.update(&row, &next, trail_head, words.detail)?;
+        // Words about anything but an attempt are the trail's alone.
+        let error = words.detail.filter(|_| row.head.state == State::Running);
+        self.update(&row, &next, trail_head, error)?;
         self.remember(row, next, trail_head);
         if row.head.state != next.state {
             gathered.count(row.queue, row.head.state, -1);
@@ -241,6 +241,7 @@ impl SqliteWriter {
                 next.started_ms,
                 next.finished_ms,
                 error,
+                next.due_ms,
             ])?,
         };
         debug_assert_eq!(changed, 1);
@@ -296,9 +297,7 @@ impl SqliteWriter {
         let newest = self
             .connection
             .prepare_cached(SELECT_NEWEST)?
-            .query_row(params![queue.0, key], |row| {
-                Ok((TaskId::from_i64(row.get(0)?), rows::state(row, 1)?))
-            })
+            .query_row(params![queue.0, key], |row| Ok((TaskId::from_i64(row.get(0)?), rows::state(row, 1)?)))
             .optional()?;
         Ok(newest.filter(|(_, state)| state.is_live()).map(|(id, _)| id))
     }

@@ -14,9 +14,8 @@ use crate::committer::{CommitObserver, Committer, CommitterConfig};
 use crate::roles::{BoxFuture, EffectSink, Writer};
 use crate::unit::{StoreError, Unit, UnitReply};
 use duebook_core::Clock;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub use open::{OpenError, SCHEMA_VERSION};
 
@@ -61,7 +60,6 @@ pub struct SqliteStore {
     boot: u32,
     epoch: String,
     path: PathBuf,
-    lock: Mutex<Option<File>>,
 }
 
 impl SqliteStore {
@@ -72,18 +70,12 @@ impl SqliteStore {
     pub fn open(config: &SqliteConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let opened = open::open(config)?;
         let boot = opened.boot;
-        let backend = write::SqliteWriter::new(opened.connection, config.node, opened.last_id, opened.last_trail);
+        let epoch = opened.epoch.clone();
+        let backend = write::SqliteWriter::new(opened, config.node);
         let readers = read::Readers::open(config)?;
         let committer = Committer::start(backend, clock, config.committer.clone())
             .map_err(|error| OpenError::Io { path: config.path.clone(), error })?;
-        Ok(Self {
-            committer,
-            readers: Arc::new(readers),
-            boot,
-            epoch: opened.epoch,
-            path: config.path.clone(),
-            lock: Mutex::new(Some(opened.lock)),
-        })
+        Ok(Self { committer, readers: Arc::new(readers), boot, epoch, path: config.path.clone() })
     }
 
     /// Hears of every commit; only the first call counts.
@@ -123,11 +115,8 @@ impl Writer for SqliteStore {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
+            self.readers.close();
             self.committer.close().await;
-            // Only now may another process open the file.
-            if let Ok(mut lock) = self.lock.lock() {
-                lock.take();
-            }
         })
     }
 }
@@ -148,6 +137,12 @@ fn store_error(error: &rusqlite::Error) -> StoreError {
                 _ => StoreError::Backend(words),
             }
         }
+        // What is read is what was written: a value of another kind, or a row that is not there, is damage.
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..)
+        | rusqlite::Error::QueryReturnedNoRows => StoreError::Corrupt(error.to_string()),
         other => StoreError::Backend(other.to_string()),
     }
 }

@@ -2,9 +2,10 @@
 
 use super::SqliteConfig;
 use duebook_core::TaskId;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The migrations, in order: the n-th brings the schema to version n. Never change one that was released.
@@ -14,6 +15,9 @@ const MIGRATIONS: [&str; 1] = [include_str!("sql/0001_init.sql")];
 pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
 const PAGE_BYTES: u64 = 4096;
+
+/// How every SQLite file begins that is not empty.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -90,13 +94,19 @@ pub(super) fn open(config: &SqliteConfig) -> Result<Opened, OpenError> {
             .map_err(|error| OpenError::Io { path: folder.to_path_buf(), error })?;
     }
     let lock = lock(path)?;
+    check_magic(path)?;
     let explain = |error: rusqlite::Error| explain(path, &error);
     let connection = Connection::open(path).map_err(explain)?;
     // The first read of the file: a file that is no database is found here.
-    let found: u32 =
-        connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explain)?;
+    let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(explain)?;
     if found > SCHEMA_VERSION {
         return Err(OpenError::Newer { path: path.clone(), found, known: SCHEMA_VERSION });
+    }
+    let tables: u32 =
+        connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explain)?;
+    if found == 0 && tables > 0 {
+        let why = "it is the database of another program".to_owned();
+        return Err(OpenError::Corrupt { path: path.clone(), why });
     }
     configure(&connection, config).map_err(explain)?;
     migrate(&connection, found).map_err(explain)?;
@@ -121,6 +131,7 @@ pub(super) fn open_reader(config: &SqliteConfig) -> Result<Connection, OpenError
     let explain = |error: rusqlite::Error| explain(&config.path, &error);
     let connection = Connection::open_with_flags(&config.path, flags).map_err(explain)?;
     connection.set_prepared_statement_cache_capacity(64);
+    stable_plans(&connection).map_err(explain)?;
     connection
         .execute_batch(&format!(
             "PRAGMA query_only = 1; PRAGMA busy_timeout = 5000; PRAGMA cache_size = -{};",
@@ -128,6 +139,23 @@ pub(super) fn open_reader(config: &SqliteConfig) -> Result<Connection, OpenError
         ))
         .map_err(explain)?;
     Ok(connection)
+}
+
+/// Keeps a statement's plan whatever is bound to it. Else SQLite, built with STAT4, parses it anew each time
+/// that another value is bound, which costs more than running it.
+fn stable_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
+}
+
+/// SQLite takes a file of a few bytes for an empty database and writes over it; this does not.
+fn check_magic(path: &Path) -> Result<(), OpenError> {
+    let mut start = Vec::new();
+    match File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start)) {
+        Ok(_) if start.is_empty() || start == MAGIC => Ok(()),
+        Ok(_) => Err(OpenError::Corrupt { path: path.to_path_buf(), why: "it is not a database".to_owned() }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(OpenError::Io { path: path.to_path_buf(), error }),
+    }
 }
 
 fn lock(database: &Path) -> Result<File, OpenError> {
@@ -141,8 +169,7 @@ fn lock(database: &Path) -> Result<File, OpenError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let pid = std::fs::read_to_string(&path).unwrap_or_default();
-            let holder =
-                if pid.trim().is_empty() { String::new() } else { format!(" (pid {})", pid.trim()) };
+            let holder = if pid.trim().is_empty() { String::new() } else { format!(" (pid {})", pid.trim()) };
             return Err(OpenError::Locked { path, holder });
         }
         Err(TryLockError::Error(error)) => return Err(io(error)),
@@ -154,6 +181,7 @@ fn lock(database: &Path) -> Result<File, OpenError> {
 
 fn configure(connection: &Connection, config: &SqliteConfig) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(128);
+    stable_plans(connection)?;
     let pages = config.size_max_bytes.map_or(4_294_967_294, |bytes| (bytes / PAGE_BYTES).max(64));
     connection.execute_batch(&format!(
         "PRAGMA page_size = {PAGE_BYTES};
@@ -171,9 +199,8 @@ fn configure(connection: &Connection, config: &SqliteConfig) -> rusqlite::Result
 
 fn migrate(connection: &Connection, found: u32) -> rusqlite::Result<()> {
     for (version, sql) in (1u32..).zip(MIGRATIONS).skip(found as usize) {
-        connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version = {version};\nCOMMIT;"
-        ))?;
+        connection
+            .execute_batch(&format!("BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version = {version};\nCOMMIT;"))?;
         tracing::info!(version, "schema migrated");
     }
     Ok(())
@@ -203,5 +230,42 @@ fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
         crate::StoreError::Corrupt(why) => OpenError::Corrupt { path, why },
         crate::StoreError::Full(why) => OpenError::Full { path, why },
         other => OpenError::Sqlite { path, why: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer is sent after `COMMIT` returns, and with these settings that means after the log is on disk:
+    /// `synchronous = FULL` makes SQLite sync the log at every commit. That the disk keeps what it has synced
+    /// when the power fails is not tested here.
+    #[test]
+    fn every_commit_is_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let config =
+            SqliteConfig { size_max_bytes: Some(1 << 20), ..SqliteConfig::new(folder.path().join("d")) };
+        let opened = open(&config).unwrap();
+        let setting = |connection: &Connection, name: &str| -> String {
+            let value = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).unwrap();
+            match value {
+                rusqlite::types::Value::Text(text) => text,
+                rusqlite::types::Value::Integer(number) => number.to_string(),
+                other => panic!("{name} is {other:?}"),
+            }
+        };
+        for (name, value) in [
+            ("journal_mode", "wal"),
+            ("synchronous", "2"),
+            ("page_size", "4096"),
+            ("max_page_count", "256"),
+            ("user_version", &SCHEMA_VERSION.to_string()),
+        ] {
+            assert_eq!(setting(&opened.connection, name), value, "{name}");
+        }
+        let reader = open_reader(&config).unwrap();
+        assert_eq!(setting(&reader, "journal_mode"), "wal");
+        assert_eq!(setting(&reader, "query_only"), "1");
+        assert!(reader.execute_batch("DELETE FROM meta").is_err(), "a reader does not write");
     }
 }

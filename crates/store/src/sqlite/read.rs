@@ -11,35 +11,44 @@ use crate::unit::StoreError;
 use duebook_core::{LeaseKey, Priority, QueueId, State, Task, TaskId, TrailEntry};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
 pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl Readers {
     pub(super) fn open(config: &SqliteConfig) -> Result<Self, OpenError> {
         let count = config.readers.max(1);
         let idle = (0..count).map(|_| open::open_reader(config)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { idle: Mutex::new(idle), permits: Semaphore::new(count) })
+        Ok(Self { idle: Mutex::new(idle), permits: Arc::new(Semaphore::new(count)) })
     }
 
+    /// Refuses later reads and lets the connections go, those in use as soon as they are free.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Runs a read on one moment of the store, however many statements it takes.
     async fn with<T: Send + 'static>(
         self: Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let _permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
-        let readers = Arc::clone(&self);
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         tokio::task::spawn_blocking(move || {
-            let taken = readers.idle.lock().ok().and_then(|mut idle| idle.pop());
-            let Some(connection) = taken else { return Err(StoreError::Closed) };
-            let result = read(&connection).map_err(|error| store_error(&error));
-            if let Ok(mut idle) = readers.idle.lock() {
+            // Held until the connection is back, even if nobody waits for the answer any more.
+            let _permit = permit;
+            let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(connection) = idle().pop() else { return Err(StoreError::Closed) };
+            let result = connection.unchecked_transaction().and_then(|transaction| read(&transaction));
+            let mut idle = idle();
+            if !self.permits.is_closed() {
                 idle.push(connection);
             }
-            result
+            result.map_err(|error| store_error(&error))
         })
         .await
         .unwrap_or(Err(StoreError::Closed))
@@ -139,11 +148,7 @@ impl Reader for SqliteStore {
         })
     }
 
-    fn find<'a>(
-        &'a self,
-        queue: QueueId,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
+    fn find<'a>(&'a self, queue: QueueId, key: &'a str) -> BoxFuture<'a, Result<Option<Task>, StoreError>> {
         let key = key.to_owned();
         self.read(move |connection| {
             // If one is live it is the newest.
@@ -208,14 +213,7 @@ impl Reader for SqliteStore {
                      AND (due_ms, priority, id) > (?3, ?4, ?5) ORDER BY due_ms, priority, id LIMIT ?6",
                 )?
                 .query_map(
-                    params![
-                        queue.0,
-                        until_ms,
-                        due,
-                        priority,
-                        id,
-                        i64::try_from(limit).unwrap_or(i64::MAX)
-                    ],
+                    params![queue.0, until_ms, due, priority, id, i64::try_from(limit).unwrap_or(i64::MAX)],
                     |row| {
                         Ok(DueRow {
                             due_ms: row.get(0)?,
@@ -240,20 +238,17 @@ impl Reader for SqliteStore {
                     "SELECT id, queue, boot, token, until_ms, due_ms, attempt, retry FROM tasks \
                      WHERE state = 1 AND (boot, id) > (?1, ?2) ORDER BY boot, id LIMIT ?3",
                 )?
-                .query_map(
-                    params![boot, id.as_i64(), i64::try_from(limit).unwrap_or(i64::MAX)],
-                    |row| {
-                        Ok(RunningRow {
-                            id: TaskId::from_i64(row.get(0)?),
-                            queue: QueueId(row.get(1)?),
-                            lease: LeaseKey { boot: row.get(2)?, token: row.get(3)? },
-                            until_ms: row.get(4)?,
-                            due_ms: row.get(5)?,
-                            attempt: row.get(6)?,
-                            retry: row.get(7)?,
-                        })
-                    },
-                )?
+                .query_map(params![boot, id.as_i64(), i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+                    Ok(RunningRow {
+                        id: TaskId::from_i64(row.get(0)?),
+                        queue: QueueId(row.get(1)?),
+                        lease: LeaseKey { boot: row.get(2)?, token: row.get(3)? },
+                        until_ms: row.get(4)?,
+                        due_ms: row.get(5)?,
+                        attempt: row.get(6)?,
+                        retry: row.get(7)?,
+                    })
+                })?
                 .collect()
         })
     }
@@ -287,7 +282,9 @@ impl Reader for SqliteStore {
         self.read(|connection| {
             connection
                 .prepare_cached("SELECT queue, state, n FROM counts")?
-                .query_map([], |row| Ok((QueueId(row.get(0)?), rows::state(row, 1)?, row.get::<_, i64>(2)?.unsigned_abs())))?
+                .query_map([], |row| {
+                    Ok((QueueId(row.get(0)?), rows::state(row, 1)?, row.get::<_, i64>(2)?.unsigned_abs()))
+                })?
                 .collect()
         })
     }
@@ -304,10 +301,7 @@ impl Reader for SqliteStore {
     fn recurring(&self) -> BoxFuture<'_, Result<Vec<RecurringRow>, StoreError>> {
         self.read(|connection| {
             connection
-                .prepare_cached(&format!(
-                    "SELECT {} FROM recurring ORDER BY name",
-                    rows::RECURRING_COLUMNS
-                ))?
+                .prepare_cached(&format!("SELECT {} FROM recurring ORDER BY name", rows::RECURRING_COLUMNS))?
                 .query_map([], rows::recurring)?
                 .collect()
         })

@@ -2,9 +2,7 @@
 
 use crate::roles::{KeyRow, QueueRow, RecurringRow};
 use duebook_core::recurring::CatchUp;
-use duebook_core::{
-    Head, Lease, LeaseKey, Priority, QueueId, Reason, State, Step, Task, TaskId, TrailEntry,
-};
+use duebook_core::{Head, Lease, LeaseKey, Priority, QueueId, Reason, State, Step, Task, TaskId, TrailEntry};
 use rusqlite::{Result, Row};
 
 /// The head's columns, in the order that [`head_at`] reads them.
@@ -51,10 +49,9 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> Result<State> {
 pub(super) fn head(row: &Row<'_>) -> Result<HeadRow> {
     let state = state(row, 2)?;
     let lease = match state {
-        State::Running => Some(Lease {
-            key: LeaseKey { boot: row.get(8)?, token: row.get(9)? },
-            until_ms: row.get(10)?,
-        }),
+        State::Running => {
+            Some(Lease { key: LeaseKey { boot: row.get(8)?, token: row.get(9)? }, until_ms: row.get(10)? })
+        }
         _ => None,
     };
     Ok(HeadRow {

@@ -3,6 +3,7 @@
 //! What a change of a task writes is in the sibling `change`; here are the transaction, the units, and the
 //! small tables.
 
+use super::open::Opened;
 use super::rows::{self, HeadRow};
 use super::store_error;
 use crate::committer::Backend;
@@ -11,6 +12,7 @@ use crate::unit::{Effect, StoreError, Unit, UnitReply, Write, Written};
 use duebook_core::{IdMaker, QueueId, QueueSettings, Refusal, State, TaskId};
 use rusqlite::{Connection, params};
 use std::collections::HashMap;
+use std::fs::File;
 
 /// A write's result: the outer error spoils the transaction, the inner one is an answer.
 pub(super) type Outcome<T> = rusqlite::Result<Result<T, Refusal>>;
@@ -25,6 +27,8 @@ pub(super) struct SqliteWriter {
     pub(super) last_trail: i64,
     /// Heads of running tasks, as this writer has committed or is about to commit them.
     pub(super) running: HashMap<TaskId, HeadRow>,
+    /// Last, so that the connection is closed before another process may open the file.
+    _lock: File,
 }
 
 /// What a transaction has gathered so far besides its rows.
@@ -45,8 +49,10 @@ impl Gathered<'_> {
 }
 
 impl SqliteWriter {
-    pub(super) fn new(connection: Connection, node: u16, last_id: Option<TaskId>, last_trail: i64) -> Self {
-        Self { connection, ids: IdMaker::new(node, last_id), last_trail, running: HashMap::new() }
+    pub(super) fn new(opened: Opened, node: u16) -> Self {
+        let Opened { connection, lock, last_id, last_trail, .. } = opened;
+        let ids = IdMaker::new(node, last_id);
+        Self { connection, ids, last_trail, running: HashMap::new(), _lock: lock }
     }
 
     fn run(&mut self, units: &[&Unit], gathered: &mut Gathered<'_>) -> rusqlite::Result<Vec<UnitReply>> {
@@ -114,9 +120,7 @@ impl SqliteWriter {
             }
             Write::PutRecurring(row) => count(self.put_recurring(row)?),
             Write::DeleteRecurring(name) => count(
-                self.connection
-                    .prepare_cached("DELETE FROM recurring WHERE name = ?1")?
-                    .execute([name])?,
+                self.connection.prepare_cached("DELETE FROM recurring WHERE name = ?1")?.execute([name])?,
             ),
             Write::FireRecurring { name, seen_next_ms, next_ms, tasks } => {
                 let moved = self
@@ -127,10 +131,8 @@ impl SqliteWriter {
                 if moved == 1 {
                     for task in tasks {
                         let scheduled = self.schedule(task, gathered)?;
-                        created += usize::from(matches!(
-                            scheduled,
-                            Ok(Written::Scheduled { created: true, .. })
-                        ));
+                        created +=
+                            usize::from(matches!(scheduled, Ok(Written::Scheduled { created: true, .. })));
                     }
                 }
                 count(created)

@@ -1,0 +1,2 @@
+//! Plays recorded order events and reports the late ones.
+fn main() {}
