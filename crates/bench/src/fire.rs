@@ -122,10 +122,8 @@ fn start_ms(tasks: usize) -> i64 {
 async fn in_process(args: &FireArgs) -> anyhow::Result<(Arc<Tally>, Option<u64>)> {
     let node = InProcess::start(&args.common).await?;
     let node = if args.pending > 0 {
-        let day = |number: usize| node::now_us() / 1000 + 3_600_000 + (number as i64 * 7919) % 86_400_000;
-        let pending: Vec<i64> = (0..args.pending).map(day).collect();
         node.engine.put_queue(QUEUE, in_process_settings(false)).await?;
-        node::load(&node.engine, "p", &pending).await?;
+        node::load(&node.engine, "p", &node::pending_times(args.pending)).await?;
         let (node, took) = node.restart().await?;
         eprintln!("{} pending tasks: ready after {:.3} s", args.pending, took.as_secs_f64());
         node

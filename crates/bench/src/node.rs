@@ -62,6 +62,12 @@ pub(crate) fn now_us() -> i64 {
     SystemClock.now_us()
 }
 
+/// Due times of tasks that only wait: evenly over the day that begins in an hour.
+pub(crate) fn pending_times(count: usize) -> Vec<i64> {
+    let start_ms = now_us() / 1000 + 3_600_000;
+    (0..count).map(|number| start_ms + (number as i64 * 86_400_000) / count as i64).collect()
+}
+
 /// A task of the benchmark: its number is in its key.
 pub(crate) fn request(prefix: &str, number: usize, due_ms: i64) -> ScheduleRequest {
     ScheduleRequest {

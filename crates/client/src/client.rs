@@ -104,14 +104,15 @@ impl ClientBuilder {
         if self.in_flight_max == 0 || self.in_flight_max > tokio::sync::Semaphore::MAX_PERMITS {
             return invalid("in_flight_max must be at least 1".into());
         }
-        let authorization = match self.api_key.as_deref().map(|key| HeaderValue::try_from(format!("Bearer {key}"))) {
-            None => None,
-            Some(Ok(mut value)) => {
-                value.set_sensitive(true);
-                Some(value)
-            }
-            Some(Err(_)) => return invalid("the API key has characters that no header can carry".into()),
-        };
+        let authorization =
+            match self.api_key.as_deref().map(|key| HeaderValue::try_from(format!("Bearer {key}"))) {
+                None => None,
+                Some(Ok(mut value)) => {
+                    value.set_sensitive(true);
+                    Some(value)
+                }
+                Some(Err(_)) => return invalid("the API key has characters that no header can carry".into()),
+            };
         let config = TransportConfig {
             base,
             authorization,
@@ -200,6 +201,7 @@ impl Client {
     /// Sends a call and reads its answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         let body = self.transport.send(&call, self.retry, self.trace).await?;
-        serde_json::from_slice(&body).map_err(|why| Error::Decode { call: call.name(), source: Box::new(why) })
+        serde_json::from_slice(&body)
+            .map_err(|why| Error::Decode { call: call.name(), source: Box::new(why) })
     }
 }

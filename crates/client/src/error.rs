@@ -67,8 +67,10 @@ impl Error {
     #[must_use]
     pub fn had_no_effect(&self) -> bool {
         match self {
-            // A gateway that gave up does not know what became of the call behind it.
-            Self::Problem(problem) => !matches!(problem.status, 500 | 502 | 504),
+            // Whoever gave up waiting does not know what became of the call behind it.
+            Self::Problem(problem) => {
+                !matches!(problem.status, 500 | 502 | 504) && problem.code != "timed_out"
+            }
             Self::Transport { phase, .. } | Self::Timeout { phase, .. } => *phase == Phase::Connect,
             Self::Decode { .. } => false,
             Self::Invalid(_) => true,
@@ -179,9 +181,15 @@ mod tests {
     #[test]
     fn retryable_is_what_may_pass_by_itself() {
         let problem = |status| Error::Problem(Box::new(Problem::read(status, None, b"")));
-        for (status, retryable) in [(400, false), (404, false), (409, false), (429, true), (500, false), (503, true)] {
+        for (status, retryable) in
+            [(400, false), (404, false), (409, false), (429, true), (500, false), (503, true)]
+        {
             assert_eq!(problem(status).is_retryable(), retryable, "{status}");
         }
+        let coded = |code: &str| {
+            Error::Problem(Box::new(Problem { status: 503, code: code.into(), ..Problem::default() }))
+        };
+        assert!(coded("store_full").had_no_effect() && !coded("timed_out").had_no_effect());
         let broken = |phase| Error::Transport { phase, source: "x".into() };
         assert!(broken(Phase::Connect).had_no_effect() && !broken(Phase::Exchange).had_no_effect());
         assert!(broken(Phase::Exchange).is_retryable());

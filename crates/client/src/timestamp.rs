@@ -104,7 +104,9 @@ impl fmt::Display for Timestamp {
 
 /// Reads `digits` decimal digits at `at`.
 fn number(text: &[u8], at: usize, digits: usize) -> Option<i64> {
-    text.get(at..at + digits)?.iter().try_fold(0, |sum, b| b.is_ascii_digit().then(|| sum * 10 + i64::from(b - b'0')))
+    text.get(at..at + digits)?
+        .iter()
+        .try_fold(0, |sum, b| b.is_ascii_digit().then(|| sum * 10 + i64::from(b - b'0')))
 }
 
 fn parse(text: &[u8]) -> Option<i64> {
@@ -123,9 +125,8 @@ fn parse(text: &[u8]) -> Option<i64> {
         if digits == 0 {
             return None;
         }
-        ms = (0..3).fold(0, |sum, i| {
-            sum * 10 + if i < digits { i64::from(text[at + 1 + i] - b'0') } else { 0 }
-        });
+        ms = (0..3)
+            .fold(0, |sum, i| sum * 10 + if i < digits { i64::from(text[at + 1 + i] - b'0') } else { 0 });
         at += 1 + digits;
     }
     let offset_min = match text.get(at)? {
@@ -213,9 +214,19 @@ mod tests {
         check("1969-12-31T21:30:00.001-02:30", Some(1));
         check("2016-12-31T23:59:60Z", Some(1_483_228_799_000));
         for bad in [
-            "", "1970", "1970-01-01", "1970-13-01T00:00:00Z", "1970-02-29T00:00:00Z", "1970-01-01T24:00:00Z",
-            "1970-01-01T00:00:00", "1970-01-01T00:00:00.Z", "1970-01-01T00:00:00ZZ", "1970-01-01T00:00:00+2:00",
-            "1970-01-01T00:00:00+24:00", "197o-01-01T00:00:00Z", "1970-01-01T00:00:00é",
+            "",
+            "1970",
+            "1970-01-01",
+            "1970-13-01T00:00:00Z",
+            "1970-02-29T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:00",
+            "1970-01-01T00:00:00.Z",
+            "1970-01-01T00:00:00ZZ",
+            "1970-01-01T00:00:00+2:00",
+            "1970-01-01T00:00:00+24:00",
+            "197o-01-01T00:00:00Z",
+            "1970-01-01T00:00:00é",
         ] {
             check(bad, None);
         }

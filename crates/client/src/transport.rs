@@ -103,7 +103,9 @@ impl Transport {
         if is_loopback(&config.base) {
             builder = builder.no_proxy();
         }
-        let http = builder.build().map_err(|why| Error::Invalid(format!("the HTTP client cannot be built: {why}")))?;
+        let http = builder
+            .build()
+            .map_err(|why| Error::Invalid(format!("the HTTP client cannot be built: {why}")))?;
         let in_flight = Semaphore::new(config.in_flight_max);
         Ok(Self { config, http, in_flight })
     }
@@ -123,7 +125,12 @@ impl Transport {
     }
 
     /// Sends `call`, again as `policy` allows, and answers the body.
-    pub(crate) async fn send(&self, call: &Call, policy: RetryPolicy, trace: Option<TraceId>) -> Result<Bytes> {
+    pub(crate) async fn send(
+        &self,
+        call: &Call,
+        policy: RetryPolicy,
+        trace: Option<TraceId>,
+    ) -> Result<Bytes> {
         let deadline = Instant::now() + Duration::from_millis(policy.total_ms);
         let timeout = call.timeout.unwrap_or(self.config.total_timeout);
         let mut backoff = policy.backoff();
@@ -151,7 +158,8 @@ impl Transport {
         let _slot = self.in_flight.acquire().await.map_err(|why| broken(Phase::Connect, why))?;
         let mut request = self.http.request(call.method.clone(), call.url.clone()).timeout(timeout);
         if let Some(body) = &call.body {
-            request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body.clone());
+            request =
+                request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body.clone());
         }
         if let Some(trace) = trace {
             request = request.header("traceparent", trace.traceparent());

@@ -86,15 +86,22 @@ async fn tasks_are_looked_at_and_changed() {
     check(path, Value::Null, task_json(), async |c| c.cancel_key(QUEUE, "a/b?c%").await).await;
     let body = json!({"delay_ms": 7});
     let wait = Duration::from_millis(7);
-    check("POST /v1/queues/q/keys/k/reschedule", body, task_json(), async |c| c.reschedule_key("q", "k", wait).await)
-        .await;
+    check("POST /v1/queues/q/keys/k/reschedule", body, task_json(), async |c| {
+        c.reschedule_key("q", "k", wait).await
+    })
+    .await;
     let trail = json!({"items": [
         {"seq": 0, "at": "2026-12-01T00:00:00.000Z", "from": null, "to": "pending", "reason": "scheduled", "attempt": 0,
          "due_at": "2026-12-01T00:00:00.000Z", "started_at": null, "actor": "api", "detail": null, "trace_id": null},
         {"seq": 1, "at": "2026-12-01T00:00:00.000Z", "from": "pending", "to": "frozen", "reason": "frost", "attempt": 0}]});
     let got = check("GET /v1/tasks/7/trail", Value::Null, trail, async |c| c.trail("7").await).await;
     assert_eq!((got.items[0].from, got.items[0].to), (None, State::Pending));
-    assert_eq!(got.items[1].to, State::Unknown);
+    assert_eq!((got.items[1].to, got.next_after_seq), (State::Unknown, None));
+    let rest = json!({"items": [], "next_after_seq": 9});
+    let got =
+        check("GET /v1/tasks/7/trail?after_seq=8", Value::Null, rest, async |c| c.trail_after("7", 8).await)
+            .await;
+    assert_eq!(got.next_after_seq, Some(9));
 }
 
 #[tokio::test]
@@ -105,8 +112,10 @@ async fn leases_are_taken_extended_and_settled() {
     leased["payload"] = json!({"order": 12});
     let request = LeaseRequest::new("w").max(10).wait_ms(1).lease_ms(9_000);
     let body = json!({"worker": "w", "max": 10, "wait_ms": 1, "lease_ms": 9000});
-    let got = check("POST /v1/queues/q/lease", body, json!({"tasks": [leased]}), async |c| c.lease("q", &request).await)
-        .await;
+    let got = check("POST /v1/queues/q/lease", body, json!({"tasks": [leased]}), async |c| {
+        c.lease("q", &request).await
+    })
+    .await;
     assert_eq!(got[0].key, "k");
     assert_eq!(got[0].payload.parse::<Value>().unwrap(), json!({"order": 12}));
     let token = got[0].lease_token.clone();
@@ -125,7 +134,10 @@ async fn leases_are_taken_extended_and_settled() {
     assert!(matches!(&got[1], SettleAnswer::Refused(fault) if fault.code == "lease_lost"));
     assert!(matches!(&got[2], SettleAnswer::Refused(fault) if fault.code == "not_found"));
 
-    let leases = [LeaseRef { id: "7".into(), lease_token: token.clone() }, LeaseRef { id: "8".into(), lease_token: token }];
+    let leases = [
+        LeaseRef { id: "7".into(), lease_token: token.clone() },
+        LeaseRef { id: "8".into(), lease_token: token },
+    ];
     let body = json!({"leases": [{"id": "7", "lease_token": "3.4"}, {"id": "8", "lease_token": "3.4"}], "lease_ms": 9000});
     let answer = json!({"results": [{"ok": true, "cancel_requested": true}, {"error": "lease_lost"}]});
     let got = check("POST /v1/leases/extend", body, answer, async |c| c.extend(&leases, 9_000).await).await;
@@ -137,7 +149,8 @@ async fn leases_are_taken_extended_and_settled() {
 async fn queues_schedules_dead_letters_and_health() {
     let status = json!({"queue": "q", "settings": {"tier": "wheel", "handler": {"webhook": {"url": "http://x/"}},
         "concurrency": 5, "later": 1}, "depth": {"pending": 3}, "oldest_due": null, "rate": 2.5});
-    let got = check("GET /v1/queues", Value::Null, json!({"items": [status]}), async |c| c.queues().await).await;
+    let got =
+        check("GET /v1/queues", Value::Null, json!({"items": [status]}), async |c| c.queues().await).await;
     assert_eq!((got[0].queue.as_str(), got[0].depth["pending"]), ("q", 3));
     assert_eq!(got[0].more["rate"], json!(2.5));
     check("GET /v1/queues/q", Value::Null, status.clone(), async |c| c.queue("q").await).await;
@@ -151,7 +164,9 @@ async fn queues_schedules_dead_letters_and_health() {
         "next": ["2026-12-01T02:00:00.000Z"], "enabled": true});
     let spec = ScheduleSpec::cron("q", "0 3 * * *", "Europe/Berlin").catch_up(CatchUp::Skip);
     let body = json!({"queue": "q", "cron": "0 3 * * *", "timezone": "Europe/Berlin", "catch_up": "skip"});
-    let got = check("PUT /v1/schedules/n", body, schedule.clone(), async |c| c.put_schedule("n", &spec).await).await;
+    let got =
+        check("PUT /v1/schedules/n", body, schedule.clone(), async |c| c.put_schedule("n", &spec).await)
+            .await;
     assert_eq!(got.next.len(), 1);
     let spec = ScheduleSpec::every_ms("q", 500).payload(json!(1));
     let body = json!({"queue": "q", "every_ms": 500, "payload": 1, "catch_up": "one"});
@@ -164,11 +179,19 @@ async fn queues_schedules_dead_letters_and_health() {
     let filter = ListDead::new().queue("q").limit(3);
     check("GET /v1/dead?queue=q&limit=3", Value::Null, page, async |c| c.dead(&filter).await).await;
     let ids = DeadFilter::Ids { ids: vec!["7".into()] };
-    let got = check("POST /v1/dead/retry", json!({"ids": ["7"]}), json!({"retried": 1, "results": [{"ok": true}]}),
-        async |c| c.dead_retry(&ids).await).await;
+    let got = check(
+        "POST /v1/dead/retry",
+        json!({"ids": ["7"]}),
+        json!({"retried": 1, "results": [{"ok": true}]}),
+        async |c| c.dead_retry(&ids).await,
+    )
+    .await;
     assert_eq!(got.retried, 1);
     let all = DeadFilter::Queue { queue: "q".into(), limit: None };
-    check("POST /v1/dead/retry", json!({"queue": "q"}), json!({"retried": 0}), async |c| c.dead_retry(&all).await).await;
+    check("POST /v1/dead/retry", json!({"queue": "q"}), json!({"retried": 0}), async |c| {
+        c.dead_retry(&all).await
+    })
+    .await;
     check("GET /healthz", Value::Null, json!({}), async |c| c.healthz().await).await;
     check("GET /readyz", Value::Null, json!({}), async |c| c.readyz().await).await;
 }
@@ -188,7 +211,12 @@ async fn listings_are_paged() {
     mock.answer("GET /v1/tasks", page(&[], json!("c2")));
     mock.answer("GET /v1/tasks", page(&["c"], Value::Null));
     let client = Client::new(mock.url()).unwrap();
-    let filter = ListTasks::new().queue("q").state(State::Dead).due_before(Timestamp::from_ms(0)).order(Order::Due).limit(2);
+    let filter = ListTasks::new()
+        .queue("q")
+        .state(State::Dead)
+        .due_before(Timestamp::from_ms(0))
+        .order(Order::Due)
+        .limit(2);
     let tasks: Vec<Task> = client.list_all(filter).into_stream().try_collect().await.unwrap();
     assert_eq!(tasks.iter().map(|task| task.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
     let calls: Vec<_> = mock.seen("").into_iter().map(|seen| seen.call).collect();
@@ -203,7 +231,10 @@ async fn refusals_say_what_to_do() {
     let body = json!({"type": "t", "title": "t", "status": 422, "code": "key_too_long", "detail": "d", "pointer": "/key"});
     mock.answer("POST /v1/tasks", Answer::json(422, body));
     let error = client.schedule(&NewTask::new("q", "k", Timestamp::default())).await.unwrap_err();
-    assert_eq!((error.code(), error.status(), error.is_retryable()), (Some("key_too_long"), Some(422), false));
+    assert_eq!(
+        (error.code(), error.status(), error.is_retryable()),
+        (Some("key_too_long"), Some(422), false)
+    );
     assert_eq!(error.problem().unwrap().pointer.as_deref(), Some("/key"));
     assert_eq!(mock.seen("").len(), 1, "a refusal is not repeated");
 
@@ -212,7 +243,10 @@ async fn refusals_say_what_to_do() {
     assert!(matches!(&error, Error::Decode { call, .. } if call == "GET /v1/tasks/1"), "{error}");
     mock.answer("POST /v1/leases/settle", Answer::json(200, json!({"results": []})));
     let settlement = Settlement::done("1", &LeaseToken::new("1.1"));
-    assert!(matches!(client.settle(&[settlement]).await, Err(Error::Decode { .. })), "a short answer is no answer");
+    assert!(
+        matches!(client.settle(&[settlement]).await, Err(Error::Decode { .. })),
+        "a short answer is no answer"
+    );
 
     assert!(matches!(client.cancel_key("q", "..").await, Err(Error::Invalid(_))));
     for bad in ["", "127.0.0.1:7700", "ftp://x", "http://"] {
@@ -231,7 +265,9 @@ async fn a_path_in_the_address_and_a_trace_are_kept() {
     client.with_trace(trace).task("7").await.unwrap();
     let seen = mock.seen("").remove(0);
     assert_eq!(seen.call, "GET /prefix/v1/tasks/7");
-    assert!(seen.headers["traceparent"].to_str().unwrap().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
+    assert!(
+        seen.headers["traceparent"].to_str().unwrap().starts_with("00-0af7651916cd43dd8448eb211c80319c-")
+    );
     mock.answer("", Answer::json(200, task_json()));
     client.task("7").await.unwrap();
     assert!(!mock.seen("")[1].headers.contains_key("traceparent"));

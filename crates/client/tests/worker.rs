@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 
 const QUEUE: &str = "work";
 
@@ -31,7 +31,8 @@ async fn every_task_is_run_once_and_settled_in_batches() {
     mock.engine().fill(QUEUE, keys(2_000));
     let worker = worker(&mock).concurrency(50);
     let stop = worker.stop_handle();
-    let (seen, most) = (Arc::new(Mutex::new(HashSet::new())), Arc::new((AtomicUsize::new(0), AtomicUsize::new(0))));
+    let (seen, most) =
+        (Arc::new(Mutex::new(HashSet::new())), Arc::new((AtomicUsize::new(0), AtomicUsize::new(0))));
     let (seen_by, most_by) = (Arc::clone(&seen), Arc::clone(&most));
     let run = tokio::spawn(worker.run(move |task, _context| {
         let (seen, most) = (Arc::clone(&seen_by), Arc::clone(&most_by));
@@ -52,7 +53,11 @@ async fn every_task_is_run_once_and_settled_in_batches() {
     assert!(mock.seen("POST /v1/leases/settle").len() < 500, "one by one");
     let lease = &mock.seen("POST /v1/queues/work/lease")[0];
     assert_eq!((&lease.body["worker"], &lease.body["wait_ms"]), (&json!("tester"), &json!(2_000)));
-    assert!(lease.body["max"].as_u64().unwrap() <= 13, "a poll takes its share of the handlers: {}", lease.body);
+    assert!(
+        lease.body["max"].as_u64().unwrap() <= 13,
+        "a poll takes its share of the handlers: {}",
+        lease.body
+    );
 }
 
 #[tokio::test]
@@ -107,21 +112,20 @@ async fn the_manual_runner_works_with_a_settable_clock() {
 async fn heartbeats_keep_the_lease_of_a_long_handler() {
     let mock = Mock::start().await;
     mock.engine().fill(QUEUE, keys(30));
-    let (enough, enough_by) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let _ = &enough_by;
+    let enough = Arc::new(Semaphore::new(0));
     let worker = worker(&mock).lease_ms(300).concurrency(30).polls(1);
     let stop = worker.stop_handle();
     let gate = Arc::clone(&enough);
     let run = tokio::spawn(worker.run(move |_task, context| {
         let gate = Arc::clone(&gate);
         async move {
-            gate.notified().await;
+            gate.acquire().await.unwrap().forget();
             assert!(!context.is_cancelled());
         }
     }));
     // Ten extensions of 300 ms leases at a third or sooner: held for longer than any one lease.
     until("leases were extended", async || (mock.engine().task("k7").extensions >= 10).then_some(())).await;
-    enough.notify_waiters();
+    enough.add_permits(30);
     until("all are settled", async || (mock.engine().count("succeeded") == 30).then_some(())).await;
     stop.stop();
     let stats = run.await.unwrap().unwrap().stats;
@@ -208,27 +212,24 @@ async fn a_stop_lets_handlers_finish_and_takes_no_more() {
     let mock = Mock::start().await;
     mock.engine().fill(QUEUE, keys(3));
     let worker = worker(&mock).wait_ms(60_000);
-    let (stop, gate) = (worker.stop_handle(), Arc::new(Notify::new()));
+    let (stop, gate) = (worker.stop_handle(), Arc::new(Semaphore::new(0)));
     let held = Arc::clone(&gate);
     let run = tokio::spawn(worker.run(move |_task, context| {
         let held = Arc::clone(&held);
         async move {
-            held.notified().await;
+            held.acquire().await.unwrap().forget();
             assert!(context.is_stopping() && !context.is_cancelled());
         }
     }));
     until("they run", async || (mock.engine().count("running") == 3).then_some(())).await;
     stop.stop();
-    // The long polls of a minute end with the stop: what comes after them is left for others.
-    tokio::time::timeout(Duration::from_secs(10), until("polls are over", async || {
-        mock.engine().fill(QUEUE, ["late".to_owned()]);
-        (stop.stats().leased >= 3).then_some(())
-    }))
-    .await
-    .unwrap();
-    gate.notify_waiters();
+    // The long polls of a minute end with the stop: what becomes due after them is left for others.
+    until("polls are over", async || (mock.engine().waiting() == 0).then_some(())).await;
+    mock.engine().fill(QUEUE, ["late".to_owned()]);
+    gate.add_permits(5);
     let report = tokio::time::timeout(Duration::from_secs(20), run).await.unwrap().unwrap().unwrap();
-    assert_eq!((report.stats.done, report.dropped), (report.stats.leased, 0));
+    assert_eq!((report.stats.leased, report.stats.done, report.dropped), (3, 3, 0));
+    assert_eq!(mock.engine().task("late").state, "pending");
 }
 
 #[tokio::test]
@@ -258,19 +259,19 @@ async fn outcomes_wait_for_a_server_that_went_away() {
     let mut mock = Mock::start().await;
     mock.engine().fill(QUEUE, keys(5));
     let worker = worker(&mock).concurrency(5);
-    let (stop, gate) = (worker.stop_handle(), Arc::new(Notify::new()));
+    let (stop, gate) = (worker.stop_handle(), Arc::new(Semaphore::new(0)));
     let held = Arc::clone(&gate);
     let run = tokio::spawn(worker.run(move |task, _context| {
         let held = Arc::clone(&held);
         async move {
             if task.attempt == 1 && task.key != "k5" {
-                held.notified().await;
+                held.acquire().await.unwrap().forget();
             }
         }
     }));
     until("they run", async || (mock.engine().count("running") == 5).then_some(())).await;
     mock.kill().await;
-    gate.notify_waiters();
+    gate.add_permits(5);
     until("settling has failed", async || (stop.stats().settle_errors > 0).then_some(())).await;
     // Its old leases are void: the outcomes are refused by token and all run again. Nothing is lost.
     mock.restart().await;

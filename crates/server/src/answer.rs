@@ -37,21 +37,37 @@ pub(crate) fn nothing() -> Answer {
     Ok(response)
 }
 
-/// The variable parts of a path, in order.
-pub(crate) struct PathParts<const N: usize>(pub(crate) [String; N]);
+/// The variable parts of a path, decoded, in order.
+async fn path_parts<const N: usize>(parts: &mut Parts, app: &Arc<App>) -> Result<[String; N], Problem> {
+    let params = RawPathParams::from_request_parts(parts, app)
+        .await
+        .map_err(|_| Problem::new(Code::Unreadable, "the path is not percent-encoded UTF-8"))?;
+    let texts: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
+    texts.try_into().map_err(|_| Problem::new(Code::Internal, "the path has other parts than expected"))
+}
 
-impl<const N: usize> FromRequestParts<Arc<App>> for PathParts<N> {
+/// The one variable part of a path.
+pub(crate) struct PathPart(pub(crate) String);
+
+impl FromRequestParts<Arc<App>> for PathPart {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let params = RawPathParams::from_request_parts(parts, app)
-            .await
-            .map_err(|_| Problem::new(Code::Unreadable, "the path is not percent-encoded UTF-8"))?;
-        let texts: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
-        texts
-            .try_into()
-            .map(Self)
-            .map_err(|_| Problem::new(Code::Internal, "the path has other parts than expected"))
+        path_parts(parts, app).await.map(|[part]| Self(part))
+    }
+}
+
+/// The queue and key in a path.
+pub(crate) struct QueueAndKey {
+    pub(crate) queue: String,
+    pub(crate) key: String,
+}
+
+impl FromRequestParts<Arc<App>> for QueueAndKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        path_parts(parts, app).await.map(|[queue, key]| Self { queue, key })
     }
 }
 

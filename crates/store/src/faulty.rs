@@ -89,11 +89,16 @@ impl<S: Store> Writer for Faulty<S> {
         let delay_ms = if self.happens(faults.delay) { self.roll() % (faults.delay_ms_max + 1) } else { 0 };
         let early = self.roll() & 1 == 0;
         let (inner, sleep) = (Arc::clone(&self.inner), Arc::clone(&self.sleep));
+        // What is not late is sent now and not when it is first polled, as a real store does it.
+        let sending = if delay_ms > 0 && early { Err(unit) } else { Ok(inner.submit(unit)) };
         Box::pin(async move {
-            if delay_ms > 0 && early {
-                sleep(delay_ms).await;
-            }
-            let reply = inner.submit(unit).await;
+            let reply = match sending {
+                Ok(sent) => sent.await,
+                Err(unit) => {
+                    sleep(delay_ms).await;
+                    inner.submit(unit).await
+                }
+            };
             if delay_ms > 0 && !early {
                 sleep(delay_ms).await;
             }

@@ -34,11 +34,7 @@ pub(crate) async fn run(args: &FireArgs) -> anyhow::Result<(Arc<Tally>, Option<u
     let mut control = Connection::open(&served.url, served.key.as_deref()).await?;
     let mut workers = Workers::new(args.handler, &served, &mut control, false).await?;
     if args.pending > 0 {
-        let now_ms = node::now_us() / 1000;
-        let pending: Vec<i64> = (0..args.pending)
-            .map(|number| now_ms + 3_600_000 + (number as i64 * 7919) % 86_400_000)
-            .collect();
-        schedule_all(&served, "p", &pending).await?;
+        schedule_all(&served, "p", &node::pending_times(args.pending)).await?;
     }
     let due_ms = due_times(args.rate, args.secs, start_ms((args.rate * args.secs) as usize), args.due);
     let tally = Arc::new(Tally::new(due_ms.clone()));

@@ -2,8 +2,8 @@
 
 use super::tasks::same_length;
 use crate::model::{
-    ExtendAnswer, ExtendAnswers, LeaseRef, LeaseRequest, LeasedTask, LeasedTasks, SettleAnswer, SettleAnswers,
-    Settlement,
+    ExtendAnswer, ExtendAnswers, LeaseRef, LeaseRequest, LeasedTask, LeasedTasks, SettleAnswer,
+    SettleAnswers, Settlement,
 };
 use crate::{Client, Result};
 use serde::Serialize;

@@ -32,15 +32,15 @@ impl Client {
     ///
     /// # Errors
     /// 404 if there is none, and those of every call.
-    pub async fn pause(&self, queue: &str) -> Result<()> {
-        self.done(self.post(&["v1", "queues", queue, "pause"])?).await
+    pub async fn pause(&self, queue: &str) -> Result<QueueStatus> {
+        self.ask(self.post(&["v1", "queues", queue, "pause"])?).await
     }
 
     /// Starts tasks of this queue again.
     ///
     /// # Errors
     /// 404 if there is none, and those of every call.
-    pub async fn resume(&self, queue: &str) -> Result<()> {
-        self.done(self.post(&["v1", "queues", queue, "resume"])?).await
+    pub async fn resume(&self, queue: &str) -> Result<QueueStatus> {
+        self.ask(self.post(&["v1", "queues", queue, "resume"])?).await
     }
 }

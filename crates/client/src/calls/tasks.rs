@@ -41,12 +41,20 @@ impl Client {
         self.ask(self.get(&["v1", "tasks", id])?).await
     }
 
-    /// Every change of a task's state, oldest first.
+    /// The changes of a task's state, oldest first, up to 1,000.
     ///
     /// # Errors
     /// 404 if there is none, and those of every call.
     pub async fn trail(&self, id: &str) -> Result<Trail> {
         self.ask(self.get(&["v1", "tasks", id, "trail"])?).await
+    }
+
+    /// The changes of a task's state after the one numbered `seq` (see [`Trail::next_after_seq`]).
+    ///
+    /// # Errors
+    /// 404 if there is none, and those of every call.
+    pub async fn trail_after(&self, id: &str, seq: u32) -> Result<Trail> {
+        self.ask(self.get(&["v1", "tasks", id, "trail"])?.query(&[("after_seq", seq.to_string())])).await
     }
 
     /// One page of tasks.

@@ -209,7 +209,12 @@ impl Settlement {
     }
 
     /// The attempt failed; the class picks the policy for the next.
-    pub fn retry(id: impl Into<String>, token: &LeaseToken, class: FailureClass, error: impl Into<String>) -> Self {
+    pub fn retry(
+        id: impl Into<String>,
+        token: &LeaseToken,
+        class: FailureClass,
+        error: impl Into<String>,
+    ) -> Self {
         let settlement = Self::new(id, token, SettlementOutcome::Retry);
         Self { class: Some(class), error: Some(error.into()), ..settlement }
     }

@@ -17,8 +17,8 @@ pub use payload::Payload;
 pub use queue::{HandlerSpec, QueueSettings, QueueStatus, WebhookSpec};
 pub use schedule::{CatchUp, Schedule, ScheduleSpec};
 pub use task::{
-    BatchItem, DeadFilter, DeadRetry, Due, ListDead, ListTasks, NewTask, OnConflict, Order, Priority, Scheduled,
-    State, Task,
+    BatchItem, DeadFilter, DeadRetry, Due, ListDead, ListTasks, NewTask, OnConflict, Order, Priority,
+    Scheduled, State, Task,
 };
 pub use trail::{Trail, TrailEntry};
 

@@ -36,7 +36,14 @@ pub struct ScheduleSpec {
 
 impl ScheduleSpec {
     fn new(queue: String) -> Self {
-        Self { queue, cron: None, timezone: None, every_ms: None, payload: Payload::null(), catch_up: CatchUp::One }
+        Self {
+            queue,
+            cron: None,
+            timezone: None,
+            every_ms: None,
+            payload: Payload::null(),
+            catch_up: CatchUp::One,
+        }
     }
 
     /// By a cron expression in an IANA time zone.

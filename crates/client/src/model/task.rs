@@ -268,7 +268,7 @@ impl ListTasks {
         self.with("queue", queue)
     }
 
-    /// Only those with this key.
+    /// Only those with this key; goes with a queue only.
     #[must_use]
     pub fn key(self, key: impl Into<String>) -> Self {
         self.with("key", key)

@@ -45,4 +45,7 @@ pub struct TrailEntry {
 pub struct Trail {
     /// Its entries.
     pub items: Vec<TrailEntry>,
+    /// Where the rest begins, if it is longer: give it to [`crate::Client::trail_after`].
+    #[serde(default)]
+    pub next_after_seq: Option<u32>,
 }

@@ -11,6 +11,8 @@ pub(super) const SETTLE_CALLS_MAX: usize = 4;
 pub(super) const EXTEND_ITEMS_MAX: usize = 500;
 /// Extensions under way at once, at most.
 pub(super) const EXTEND_CALLS_MAX: usize = 4;
+/// The shortest lease that the server gives, in milliseconds.
+pub(super) const LEASE_MS_MIN: u64 = 100;
 /// Milliseconds that an answer already on its way has to arrive when the worker stops.
 pub(super) const STOP_DRAIN_MS: u64 = 100;
 /// Milliseconds that a handler has to heed its cancelled context before it is dropped.
@@ -55,7 +57,7 @@ impl Config {
         self.concurrency = self.concurrency.clamp(1, 100_000);
         self.polls = self.polls.clamp(1, self.concurrency.min(64));
         self.lease_max = self.lease_max.clamp(1, 1_000);
-        self.lease_ms = self.lease_ms.max(1);
+        self.lease_ms = self.lease_ms.max(LEASE_MS_MIN);
         self
     }
 

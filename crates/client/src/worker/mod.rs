@@ -27,11 +27,11 @@ pub use context::{CancelReason, TaskContext};
 pub use outcome::Outcome;
 pub use stats::{RunReport, WorkerStats};
 
+use crate::Client;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::model::LeasedTask;
 use crate::retry::RetryPolicy;
-use crate::Client;
 use config::{Config, HEED_MS};
 use flag::Flag;
 use shared::{Ended, Shared};
@@ -103,7 +103,7 @@ impl Worker {
         self
     }
 
-    /// How long a lease lasts, in milliseconds; 30,000 by default. Heartbeats extend it at a third of that, so this is
+    /// How long a lease lasts, in milliseconds, at least 100; 30,000 by default. Heartbeats extend it at a third of that, so this is
     /// how soon a task runs elsewhere after this process has died.
     pub const fn lease_ms(mut self, ms: u64) -> Self {
         self.config.lease_ms = ms;
@@ -200,7 +200,8 @@ impl Worker {
         F: Future<Output: Into<Outcome>> + Send + 'static,
     {
         let config = self.config.clone();
-        let once = Self { client: self.client.clone(), config, stop: Arc::default(), counters: Arc::default() };
+        let once =
+            Self { client: self.client.clone(), config, stop: Arc::default(), counters: Arc::default() };
         let running = once.begin()?;
         let leased = poll::poll_once(&running.shared, &Arc::new(handler)).await;
         running.shared.idle().await;

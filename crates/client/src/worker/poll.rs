@@ -133,8 +133,13 @@ where
 }
 
 /// Runs one handler to its end, and hands the outcome on.
-async fn attend<H, F>(shared: Arc<Shared>, place: Place, handler: Arc<H>, task: LeasedTask, context: TaskContext)
-where
+async fn attend<H, F>(
+    shared: Arc<Shared>,
+    place: Place,
+    handler: Arc<H>,
+    task: LeasedTask,
+    context: TaskContext,
+) where
     H: Fn(LeasedTask, TaskContext) -> F + Send + Sync + 'static,
     F: Future<Output: Into<Outcome>> + Send + 'static,
 {

@@ -63,12 +63,15 @@ async fn settle(shared: &Shared, batch: Vec<Ended>) {
         })
         .unzip();
     let mut backoff = Backoff::new(20, AWAY_WAIT_MS);
-    let mut slices = vec![0..attempts.len()];
+    let whole = 0..attempts.len();
+    let mut slices = Vec::from([whole]);
     while let Some(slice) = slices.pop() {
         match shared.work.settle(&settlements[slice.clone()]).await {
             Ok(answers) => {
                 backoff.reset();
-                for ((attempt, settlement), answer) in attempts[slice.clone()].iter().zip(&settlements[slice]).zip(answers) {
+                for ((attempt, settlement), answer) in
+                    attempts[slice.clone()].iter().zip(&settlements[slice]).zip(answers)
+                {
                     count(&shared.counters, attempt, settlement, answer);
                 }
             }

@@ -5,6 +5,7 @@ use duebook_client::{Clock, SystemClock, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -30,6 +31,16 @@ pub struct Engine {
     tasks: Mutex<BTreeMap<String, MockTask>>,
     live: Mutex<BTreeMap<(String, String), String>>,
     changed: Notify,
+    waiting: AtomicUsize,
+}
+
+/// A long poll under way; also ends with its connection.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 fn now_ms() -> i64 {
@@ -48,11 +59,22 @@ fn view(task: &MockTask) -> Value {
 
 impl Engine {
     pub fn task(&self, key: &str) -> MockTask {
-        self.tasks.lock().unwrap().values().rfind(|task| task.key == key).cloned().unwrap_or_else(|| panic!("no task {key}"))
+        self.tasks
+            .lock()
+            .unwrap()
+            .values()
+            .rfind(|task| task.key == key)
+            .cloned()
+            .unwrap_or_else(|| panic!("no task {key}"))
     }
 
     pub fn count(&self, state: &str) -> usize {
         self.tasks.lock().unwrap().values().filter(|task| task.state == state).count()
+    }
+
+    /// Lease calls under way.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
     }
 
     /// Schedules tasks that are due now, without HTTP.
@@ -88,7 +110,8 @@ impl Engine {
         {
             return (task.clone(), false);
         }
-        let due_ms = body["due_at"].as_i64().unwrap_or_else(|| now_ms() + body["delay_ms"].as_i64().unwrap_or(0));
+        let due_ms =
+            body["due_at"].as_i64().unwrap_or_else(|| now_ms() + body["delay_ms"].as_i64().unwrap_or(0));
         let task = MockTask {
             id: format!("{:08}", tasks.len() + 1),
             queue: name.0.clone(),
@@ -144,6 +167,8 @@ impl Engine {
     }
 
     async fn lease(&self, queue: &str, body: &Value) -> Answer {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(&self.waiting);
         let max = usize::try_from(body["max"].as_u64().unwrap_or(1)).unwrap_or(1);
         let until_ms = now_ms() + body["wait_ms"].as_i64().unwrap_or(0);
         loop {
@@ -216,6 +241,12 @@ impl Engine {
                 };
                 json!({"ok": true})
             }),
+            ["GET", "v1", "tasks", filter] => {
+                let key = filter.split('&').find_map(|part| part.strip_prefix("key=")).unwrap_or_default();
+                let tasks = self.tasks.lock().unwrap();
+                let items: Vec<_> = tasks.values().filter(|task| task.key == key).map(view).collect();
+                Answer::json(200, json!({"items": items, "next_cursor": null}))
+            }
             ["GET", "healthz" | "readyz"] => Answer::json(200, json!({"ok": true})),
             _ => Answer::problem(404, "not_found"),
         }

@@ -47,7 +47,10 @@ impl Answer {
     }
 
     pub fn problem(status: u16, code: &str) -> Self {
-        Self::json(status, json!({"type": "about:blank", "title": code, "status": status, "code": code, "detail": "mocked"}))
+        Self::json(
+            status,
+            json!({"type": "about:blank", "title": code, "status": status, "code": code, "detail": "mocked"}),
+        )
     }
 
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
@@ -152,7 +155,9 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
         let state = Arc::clone(&state);
         connections.spawn(async move {
             let service = service_fn(move |request| respond(Arc::clone(&state), request));
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
         while connections.try_join_next().is_some() {}
     }
@@ -167,7 +172,8 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
     state.seen.lock().unwrap().push(Seen { call: call.clone(), headers, body: body.clone(), text });
     let scripted = {
         let mut script = state.script.lock().unwrap();
-        let entry = script.iter_mut().find(|(prefix, answers)| call.starts_with(prefix) && !answers.is_empty());
+        let entry =
+            script.iter_mut().find(|(prefix, answers)| call.starts_with(prefix) && !answers.is_empty());
         entry.and_then(|(_, answers)| answers.pop_front())
     };
     let answer = match scripted {
@@ -176,9 +182,8 @@ async fn respond(state: Arc<State>, request: Request<Incoming>) -> Result<Respon
     };
     tokio::time::sleep(answer.after).await;
     let kind = if answer.status < 400 { "application/json" } else { "application/problem+json" };
-    let mut response = Response::builder()
-        .status(StatusCode::from_u16(answer.status).unwrap())
-        .header("content-type", kind);
+    let mut response =
+        Response::builder().status(StatusCode::from_u16(answer.status).unwrap()).header("content-type", kind);
     for (name, value) in answer.headers {
         response = response.header(name, value);
     }

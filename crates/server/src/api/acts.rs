@@ -3,7 +3,7 @@
 use super::schema;
 use super::tasks::{due_ms, id_in_path, queue_name};
 use crate::access::{Caller, Produce};
-use crate::answer::{Answer, PathParts, ok};
+use crate::answer::{Answer, PathPart, QueueAndKey, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::input::{self, Nothing};
@@ -53,7 +53,7 @@ async fn reschedule_task(app: &App, caller: Caller, task: &TaskRef, body: &[u8])
 pub(super) async fn cancel(
     State(app): State<Arc<App>>,
     Produce(caller): Produce,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
@@ -74,7 +74,7 @@ pub(super) async fn cancel(
 pub(super) async fn reschedule(
     State(app): State<Arc<App>>,
     Produce(caller): Produce,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
     body: JsonBody,
 ) -> Answer {
     let id = id_in_path(&id)?;
@@ -94,7 +94,7 @@ pub(super) async fn reschedule(
 pub(super) async fn run(
     State(app): State<Arc<App>>,
     Produce(caller): Produce,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
@@ -116,7 +116,7 @@ pub(super) async fn run(
 pub(super) async fn retry(
     State(app): State<Arc<App>>,
     Produce(caller): Produce,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
@@ -138,10 +138,11 @@ pub(super) async fn retry(
 pub(super) async fn cancel_key(
     State(app): State<Arc<App>>,
     Produce(caller): Produce,
-    PathParts([queue, key]): PathParts<2>,
+    path: QueueAndKey,
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
+    let QueueAndKey { queue, key } = path;
     caller.check_queue(&queue)?;
     cancel_task(&app, caller, &TaskRef::Key { queue, key }).await
 }
@@ -158,9 +159,10 @@ pub(super) async fn cancel_key(
 pub(super) async fn reschedule_key(
     State(app): State<Arc<App>>,
     Produce(caller): Produce,
-    PathParts([queue, key]): PathParts<2>,
+    path: QueueAndKey,
     body: JsonBody,
 ) -> Answer {
+    let QueueAndKey { queue, key } = path;
     caller.check_queue(&queue)?;
     reschedule_task(&app, caller, &TaskRef::Key { queue, key }, &body.bytes).await
 }

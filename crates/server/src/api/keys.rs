@@ -3,7 +3,7 @@
 use super::schema;
 use crate::access::Admin;
 use crate::access::keys::{self, BadKey, KEY_QUEUES_MAX, KEYS_MAX, Scope, Scopes};
-use crate::answer::{Answer, PathParts, json, nothing, ok};
+use crate::answer::{Answer, PathPart, json, nothing, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::code::Code;
@@ -114,7 +114,7 @@ pub(super) async fn create(State(app): State<Arc<App>>, Admin(_caller): Admin, b
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Admin(_caller): Admin,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
 ) -> Answer {
     let write = Write::RevokeKey { id: id.clone(), now_ms: app.engine.now_ms() };
     let written = app.engine.store().submit(Unit::one(write)).await?;

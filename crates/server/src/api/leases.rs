@@ -3,7 +3,7 @@
 use super::schema;
 use super::tasks::check_queue_name;
 use crate::access::{Caller, Work};
-use crate::answer::{Answer, PathParts, ok};
+use crate::answer::{Answer, PathPart, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::code::Code;
@@ -73,7 +73,7 @@ struct Leased<'a> {
 pub(super) async fn lease(
     State(app): State<Arc<App>>,
     Work(caller): Work,
-    PathParts([queue]): PathParts<1>,
+    PathPart(queue): PathPart,
     body: JsonBody,
 ) -> Answer {
     check_queue_name(&queue, "")?;

@@ -14,6 +14,7 @@ mod system;
 mod tasks;
 
 pub use openapi::document;
+pub(crate) use openapi::text;
 
 use crate::app::App;
 use crate::code::Code;

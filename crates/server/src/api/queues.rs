@@ -3,7 +3,7 @@
 use super::schema;
 use super::tasks::check_queue_name;
 use crate::access::{Admin, Read};
-use crate::answer::{Answer, PathParts, ok};
+use crate::answer::{Answer, PathPart, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::input::{self, Nothing};
@@ -80,7 +80,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Read(caller): Read) -> Ans
 pub(super) async fn get(
     State(app): State<Arc<App>>,
     Read(caller): Read,
-    PathParts([queue]): PathParts<1>,
+    PathPart(queue): PathPart,
 ) -> Answer {
     caller.check_queue(&queue)?;
     ok(&view(&app, app.engine.queue_view(&queue).await?))
@@ -96,7 +96,7 @@ pub(super) async fn get(
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     Admin(caller): Admin,
-    PathParts([queue]): PathParts<1>,
+    PathPart(queue): PathPart,
     body: JsonBody,
 ) -> Answer {
     check_queue_name(&queue, "")?;
@@ -132,7 +132,7 @@ async fn set_paused(app: &App, caller: &crate::access::Caller, queue: &str, body
 pub(super) async fn pause(
     State(app): State<Arc<App>>,
     Admin(caller): Admin,
-    PathParts([queue]): PathParts<1>,
+    PathPart(queue): PathPart,
     body: JsonBody,
 ) -> Answer {
     set_paused(&app, &caller, &queue, &body.bytes, true).await
@@ -146,7 +146,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
     Admin(caller): Admin,
-    PathParts([queue]): PathParts<1>,
+    PathPart(queue): PathPart,
     body: JsonBody,
 ) -> Answer {
     set_paused(&app, &caller, &queue, &body.bytes, false).await

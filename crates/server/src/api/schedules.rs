@@ -3,7 +3,7 @@
 use super::schema;
 use super::tasks::{check_payload, check_queue_name};
 use crate::access::{Admin, Caller, Read};
-use crate::answer::{Answer, PathParts, nothing, ok};
+use crate::answer::{Answer, PathPart, nothing, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::input;
@@ -94,7 +94,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, Read(caller): Read) -> Ans
 pub(super) async fn get(
     State(app): State<Arc<App>>,
     Read(caller): Read,
-    PathParts([name]): PathParts<1>,
+    PathPart(name): PathPart,
 ) -> Answer {
     ok(&View::of(&find_for(&app, &caller, &name).await?))
 }
@@ -108,7 +108,7 @@ pub(super) async fn get(
 pub(super) async fn put(
     State(app): State<Arc<App>>,
     Admin(caller): Admin,
-    PathParts([name]): PathParts<1>,
+    PathPart(name): PathPart,
     body: JsonBody,
 ) -> Answer {
     check_queue_name(&name, "")?;
@@ -141,7 +141,7 @@ pub(super) async fn put(
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Admin(caller): Admin,
-    PathParts([name]): PathParts<1>,
+    PathPart(name): PathPart,
 ) -> Answer {
     find_for(&app, &caller, &name).await?;
     if app.engine.delete_recurring(&name).await? { nothing() } else { Err(Problem::no_such("schedule", &name)) }

@@ -4,7 +4,6 @@
 #![allow(dead_code)]
 
 use serde::Serialize;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// Where a task stands.
@@ -554,7 +553,4 @@ pub(crate) struct Problem {
     /// JSON pointer of the field at fault.
     #[schema(nullable = false)]
     pointer: Option<String>,
-    /// More members may come.
-    #[serde(flatten)]
-    more: BTreeMap<String, serde_json::Value>,
 }

@@ -2,7 +2,7 @@
 
 use super::schema;
 use crate::access::{Caller, Produce, Read};
-use crate::answer::{Answer, Params, PathParts, json, ok};
+use crate::answer::{Answer, Params, PathPart, json, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::code::Code;
@@ -174,7 +174,7 @@ pub(super) async fn find(engine: &Engine, caller: &Caller, text: &str) -> Result
 pub(super) async fn get(
     State(app): State<Arc<App>>,
     Read(caller): Read,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
 ) -> Answer {
     let task = find(&app.engine, &caller, &id).await?;
     ok(&TaskView::of(&task, &queue_name(&app.engine, &task)))
@@ -251,7 +251,7 @@ impl<'a> EntryView<'a> {
 pub(super) async fn trail(
     State(app): State<Arc<App>>,
     Read(caller): Read,
-    PathParts([id]): PathParts<1>,
+    PathPart(id): PathPart,
     Params(params): Params<TrailParams>,
 ) -> Answer {
     let limit = limit_of(params.limit.as_deref(), PAGE_ITEMS_MAX)?;

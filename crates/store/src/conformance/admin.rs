@@ -1,12 +1,12 @@
 //! Queues, recurring schedules and API keys.
 
-use super::kit::{Kit, put_queue};
+use super::kit::{Kit, head_of, put_queue};
 use crate::roles::{KeyRow, RecurringRow, Store};
-use crate::unit::{StoreError, Unit, Write, Written};
+use crate::unit::{Act, StoreError, Unit, Write, Written};
 use duebook_core::clock::SettableClock;
 use duebook_core::queue::WebhookSpec;
 use duebook_core::recurring::CatchUp;
-use duebook_core::{HandlerSpec, NewTask, OnConflict, QueueSettings, Refusal, Tier};
+use duebook_core::{Command, HandlerSpec, NewTask, OnConflict, QueueSettings, Refusal, State, Tier, Verdict};
 use std::sync::Arc;
 
 /// Settings come back as they were put; a queue keeps its number; `keep_existing` keeps.
@@ -66,7 +66,7 @@ pub async fn a_recurring_schedule_is_put_and_deleted(store: Arc<dyn Store>, cloc
     let kit = Kit::new(Arc::clone(&store), clock).await;
     let interval = every_minute(&kit);
     assert_eq!(kit.count(Write::PutRecurring(interval.clone())).await, 1);
-    assert_eq!(store.recurring().await.unwrap(), [interval.clone()]);
+    assert_eq!(store.recurring().await.unwrap(), std::slice::from_ref(&interval));
     for catch_up in CatchUp::ALL {
         let cron = RecurringRow {
             cron: Some("*/5 0 * * 1-5".into()),
@@ -174,12 +174,26 @@ pub async fn an_api_key_is_never_replaced(store: Arc<dyn Store>, clock: Arc<Sett
     let same_id = KeyRow { hash: "other".into(), scopes: "admin".into(), ..first.clone() };
     let same_hash = KeyRow { id: "b".into(), ..first.clone() };
     for second in [same_id, same_hash] {
-        let unit = Unit::each(vec![Write::Schedule(kit.new_task("with it")), Write::PutKey(second)]);
+        let waiting = kit.schedule("claimed with it").await;
+        let (held, lease) = kit.running("settled with it").await;
+        let before = (kit.task(waiting).await, kit.task(held).await);
+        let done = Command::Settle { lease, verdict: Verdict::Done, started_ms: kit.now() };
+        let unit = Unit::each(vec![
+            Write::Schedule(kit.new_task("with it")),
+            Write::Act(Act::own(waiting, kit.claiming())),
+            Write::Act(Act::own(held, done)),
+            Write::PutKey(second),
+        ]);
         let neighbour = store.submit(Unit::one(Write::Schedule(kit.new_task("beside it"))));
         let (failed, neighbour) = tokio::join!(store.submit(unit), neighbour);
         assert!(matches!(failed, Err(StoreError::Backend(_))), "{failed:?}");
         assert!(neighbour.unwrap()[0].is_ok());
-        assert_eq!(store.keys().await.unwrap(), [first.clone()]);
+        assert_eq!(store.keys().await.unwrap(), std::slice::from_ref(&first));
         assert_eq!(store.find(kit.queue, "with it").await.unwrap(), None, "no write of a failed unit");
+        assert_eq!((kit.task(waiting).await, kit.task(held).await), before);
+        // Nor is any of it remembered: both go on from where they were.
+        let cancelled = kit.acted(waiting, Command::Cancel { unstarted: None }).await;
+        assert_eq!(cancelled.head.state, State::Cancelled);
+        assert_eq!(head_of(kit.act(held, done).await).0, State::Succeeded);
     }
 }

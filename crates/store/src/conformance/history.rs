@@ -19,8 +19,8 @@ const SHRINKS_MAX: usize = 400;
 /// Another seed here or in `DUEBOOK_SEED` draws other histories; a failure names the one that it came from.
 const SEED: u64 = 17;
 
-/// Replies, tasks, trails, pages, listings and counts agree with those of a [`MemoryStore`] after every turn. (On
-/// the memory store itself this checks that a history replays, and the audit checks the rest.)
+/// After every turn the replies agree with those of a [`MemoryStore`], and in the end so do tasks, trails, pages,
+/// listings and counts. (On the memory store itself this checks that a history replays; the audit does the rest.)
 pub async fn random_histories_agree_with_the_model(store: Arc<dyn Store>, clock: Arc<SettableClock>) {
     let seed = std::env::var("DUEBOOK_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(SEED);
     for history in 0..HISTORIES {

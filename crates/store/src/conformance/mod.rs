@@ -4,7 +4,7 @@
 //! store on a settable clock; the macro makes one test per case. After each case the whole store is audited:
 //! trails, counters and indexes must agree with the rows, whatever the case did.
 //!
-//! ```ignore
+//! ```text
 //! async fn make_store(clock: Arc<SettableClock>) -> (Arc<dyn Store>, TempDir) { … }
 //! duebook_store::conformance_tests!(make_store);
 //! ```

@@ -1,7 +1,7 @@
 //! Units: what stands or falls together, and what does not.
 
 use super::audit::{all_tasks, counts};
-use super::kit::{Kit, existing_of};
+use super::kit::{Kit, existing_of, task_of};
 use crate::roles::{KeyRow, RecurringRow, Store};
 use crate::unit::{Act, StoreError, Unit, Urgency, Write, Written};
 use duebook_core::clock::SettableClock;
@@ -101,7 +101,12 @@ pub async fn an_atomic_unit_is_undone_whole(store: Arc<dyn Store>, clock: Arc<Se
     assert_eq!(results.pop().unwrap().unwrap_err(), Refusal::KeyTaken(taken));
     assert!(results.len() <= fine && results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(picture(&*store).await, before);
-    // Nothing lingers: what was undone can be done.
+    // Nothing lingers, whatever a backend remembers besides the rows: what was undone can be done.
+    for (key, state) in
+        [("pending", State::Cancelled), ("running", State::Running), ("replaced", State::Cancelled)]
+    {
+        assert_eq!(task_of(kit.write(kit.by_key(key, CANCEL)).await).head.state, state, "{key}");
+    }
     kit.schedule("new").await;
     kit.schedule("fired").await;
 }

@@ -247,8 +247,7 @@ impl Session<'_> {
                     .tables
                     .tasks
                     .range((std::ops::Bound::Excluded(id), std::ops::Bound::Unbounded))
-                    .filter(|(_, other)| other.queue == task.queue && other.key == task.key)
-                    .next_back();
+                    .rfind(|(_, other)| other.queue == task.queue && other.key == task.key);
                 if let Some((&newest, _)) = newer {
                     return Err(Refusal::KeyTaken(newest));
                 }
