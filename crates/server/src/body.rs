@@ -102,5 +102,5 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     {
         return Ok(());
     }
-    Err(Problem::new(Code::UnsupportedMediaType, format!("the body is sent as {kind:?}")))
+    Err(Problem::new(Code::UnsupportedMediaType, format!("the body is sent as {kind:?}, not as application/json (with curl: --json)")))
 }

@@ -130,6 +130,8 @@ async fn what_comes_while_a_commit_runs_is_one_transaction() {
 async fn an_urgent_unit_ends_the_wait_of_lingering_ones() {
     let rig = Rig::new(CommitterConfig { linger: FOREVER, ..CommitterConfig::default() });
     let mut replies = vec![rig.committer.submit(lingering("a")), rig.committer.submit(lingering("b"))];
+    // A committer that does not linger begins at once; one that does never begins by itself.
+    assert!(rig.begun.recv_timeout(Duration::from_millis(20)).is_err());
     replies.push(rig.submit("c", 1));
     rig.commits(&["a", "b", "c"]);
     assert!(within_limit(join_all(replies)).await.iter().all(Result::is_ok));

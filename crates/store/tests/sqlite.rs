@@ -443,6 +443,25 @@ async fn the_tables_refuse_illegal_transitions() {
     }
 }
 
+/// The trail has no index by task, so what a purge forgets would stay for ever, unseen.
+#[tokio::test]
+async fn a_purge_leaves_no_entry_of_the_trail_behind() {
+    let place = Place::new();
+    let store = place.open();
+    let queue = put_queue(&store).await;
+    let (kept, purged) =
+        (schedule(&store, queue, "a", 1).await.unwrap(), schedule(&store, queue, "b", 1).await.unwrap());
+    for id in [kept, purged] {
+        act(&store, id, Command::RunNow).await.unwrap();
+        act(&store, id, Command::Cancel { unstarted: None }).await.unwrap();
+    }
+    store.submit(Unit::one(Write::Purge(vec![purged]))).await.unwrap();
+    let of = "SELECT COUNT(*), COUNT(*) FILTER (WHERE task = ?1) FROM trail";
+    let entries: (u32, u32) =
+        place.raw().query_row(of, [kept.as_i64()], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(entries, (3, 3));
+}
+
 #[tokio::test]
 async fn a_read_that_nobody_waits_for_takes_nothing_from_the_next() {
     let mut place = Place::new();

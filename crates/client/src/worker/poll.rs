@@ -116,7 +116,7 @@ where
 {
     let config = &shared.config;
     add(&shared.counters.leased, tasks.len());
-    shared.handlers.add_permits(free);
+    shared.handlers.add_permits(free.saturating_sub(tasks.len()));
     let attempts = shared.running.admit(&tasks);
     for (nth, (task, attempt)) in tasks.into_iter().zip(attempts).enumerate() {
         let context = TaskContext {

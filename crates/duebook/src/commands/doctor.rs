@@ -163,8 +163,8 @@ async fn check_store(report: &mut Report, settings: &Settings, database: &Path) 
     let opened = settings.sqlite().map(|config| SqliteStore::open(&config, Arc::new(SystemClock)));
     let store = match opened {
         Ok(Ok(store)) => store,
-        Ok(Err(error @ OpenError::Locked { .. })) => {
-            report.fine("store", &format!("in use, so a server runs on it ({error})"));
+        Ok(Err(OpenError::Locked { holder, .. })) => {
+            report.fine("store", &format!("{} is in use{holder}: a server runs on it", database.display()));
             return;
         }
         Ok(Err(error)) => return report.finding("store", &error.to_string()),
