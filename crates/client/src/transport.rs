@@ -135,9 +135,14 @@ impl Transport {
         let timeout = call.timeout.unwrap_or(self.config.total_timeout);
         let mut backoff = policy.backoff();
         let mut attempt_timeout = timeout;
+        let mut before = None;
         loop {
             let error = match self.send_once(call, attempt_timeout, trace).await {
                 Ok(body) => return Ok(body),
+                // Cut short by the total time: what was wrong before says more.
+                Err(Error::Timeout { phase, after }) if after < timeout => {
+                    return Err(before.unwrap_or(Error::Timeout { phase, after }));
+                }
                 Err(error) => error,
             };
             let may = error.is_retryable() && (call.repeat == Repeat::Safe || error.had_no_effect());
@@ -149,6 +154,7 @@ impl Transport {
                 return Err(error);
             }
             tracing::debug!(call = call.name(), %error, "trying again");
+            before = Some(error);
             tokio::time::sleep_until(wake).await;
             attempt_timeout = timeout.min(deadline.saturating_duration_since(Instant::now()));
         }

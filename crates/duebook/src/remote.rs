@@ -33,8 +33,11 @@ impl Remote {
     pub(crate) fn new(url: &str, args: ServerArgs) -> Result<Self, Failure> {
         // Fails only if a provider is there already, which does as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client =
-            reqwest::Client::builder().timeout(TIMEOUT).build().context("no HTTP client").map_err(Failure::Failed)?;
+        let client = reqwest::Client::builder()
+            .timeout(TIMEOUT)
+            .build()
+            .context("no HTTP client")
+            .map_err(Failure::Failed)?;
         Ok(Self { client, url: url.trim_end_matches('/').to_owned(), key: args.key })
     }
 
@@ -46,8 +49,8 @@ impl Remote {
         query: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<Answer, Failure> {
-        let mut url =
-            reqwest::Url::parse(&self.url).map_err(|error| Failure::usage(format!("{:?}: {error}", self.url)))?;
+        let mut url = reqwest::Url::parse(&self.url)
+            .map_err(|error| Failure::usage(format!("{:?}: {error}", self.url)))?;
         url.path_segments_mut()
             .map_err(|()| Failure::usage(format!("{:?} is no http:// address", self.url)))?
             .pop_if_empty()

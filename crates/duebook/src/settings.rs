@@ -123,8 +123,9 @@ impl Settings {
         let Some(path) = &self.config else { return Ok(self) };
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
-        let file: Self = toml::from_str(&text)
-            .map_err(|error| Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
+        let file: Self = toml::from_str(&text).map_err(|error| {
+            Failure::usage(format!("{}: {}", path.display(), error.to_string().trim_end()))
+        })?;
         merge!(self, file: listen data store redis bus rules role store_size_max_bytes claim_ahead_ms horizon_ms
             horizon_items_max grace_ms workers_min workers_max keep_succeeded keep_cancelled keep_dead export_dir
             connections_max in_flight_max body_bytes_max request_timeout_ms log);
@@ -210,7 +211,9 @@ impl Settings {
             connections_max: or(self.connections_max, default.connections_max),
             in_flight_max: or(self.in_flight_max, default.in_flight_max),
             body_bytes_max: or(self.body_bytes_max, default.body_bytes_max),
-            request_timeout_ms: self.request_timeout_ms.map_or(default.request_timeout_ms, |ms| ms.max(1).into()),
+            request_timeout_ms: self
+                .request_timeout_ms
+                .map_or(default.request_timeout_ms, |ms| ms.max(1).into()),
             grace_ms: self.grace_ms.map_or(default.grace_ms, Into::into),
             ..default
         }

@@ -81,7 +81,8 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Params<T> {
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
             Err(error) => {
-                let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                let why =
+                    std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
                 Err(Problem::query(why))
             }
         }

@@ -26,7 +26,8 @@ impl FromRequest<Arc<App>> for JsonBody {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_type(request.headers())?;
         let max = app.config.body_bytes_max;
-        let announced = request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let announced =
+            request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         if announced.is_some_and(|bytes| bytes > max) {
             return Err(too_large(max));
         }
@@ -56,8 +57,9 @@ impl FromRequest<Arc<App>> for JsonBody {
             let mut whole = Bytes::new();
             let mut parts: Vec<u8> = Vec::new();
             while let Some(frame) = next {
-                let frame = frame
-                    .map_err(|error| Problem::new(Code::Unreadable, format!("the body broke off: {error}")))?;
+                let frame = frame.map_err(|error| {
+                    Problem::new(Code::Unreadable, format!("the body broke off: {error}"))
+                })?;
                 if let Ok(data) = frame.into_data() {
                     if whole.len() + parts.len() + data.len() > max {
                         return Err(too_large(max));
@@ -102,5 +104,8 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     {
         return Ok(());
     }
-    Err(Problem::new(Code::UnsupportedMediaType, format!("the body is sent as {kind:?}, not as application/json (with curl: --json)")))
+    Err(Problem::new(
+        Code::UnsupportedMediaType,
+        format!("the body is sent as {kind:?}, not as application/json (with curl: --json)"),
+    ))
 }

@@ -126,7 +126,8 @@ impl Code {
 
     /// The page `/errors`.
     pub(crate) fn html() -> String {
-        let mut page = String::from("<!doctype html><meta charset=utf-8><title>Duebook: errors</title><h1>Errors</h1>");
+        let mut page =
+            String::from("<!doctype html><meta charset=utf-8><title>Duebook: errors</title><h1>Errors</h1>");
         for code in Self::ALL {
             let (name, status, title, doc) = (code.as_str(), code.status(), code.title(), code.doc());
             let _ = write!(page, "<h2 id=\"{name}\">{name}</h2><p>{status} — {title}.<p>{doc}\n");

@@ -13,7 +13,9 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem>
     match serde_json::from_slice(body) {
         Ok(value) => Ok(value),
         Err(error) if error.is_data() => Err(explain::<T>(body)),
-        Err(error) if body.is_empty() => Err(Problem::new(Code::BadJson, format!("the body is empty: {error}"))),
+        Err(error) if body.is_empty() => {
+            Err(Problem::new(Code::BadJson, format!("the body is empty: {error}")))
+        }
         Err(error) => Err(Problem::new(Code::BadJson, error.to_string())),
     }
 }
@@ -36,18 +38,16 @@ fn explain<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Problem {
     let mut pointer = pointer(error.path());
     let message = error.inner().to_string();
     let quoted = message.split('`').nth(1).unwrap_or_default();
-    let code = if message.starts_with("unknown field") {
-        let last = format!("/{}", escape(quoted));
-        if !pointer.ends_with(&last) {
-            pointer.push_str(&last);
-        }
-        Code::UnknownField
-    } else if message.starts_with("missing field") {
-        pointer = format!("{pointer}/{}", escape(quoted));
-        Code::MissingField
-    } else {
-        Code::BadField
+    let last = format!("/{}", escape(quoted));
+    let (code, names_field) = match message.split_once(" field `") {
+        Some(("unknown", _)) => (Code::UnknownField, true),
+        Some(("missing", _)) => (Code::MissingField, true),
+        Some(("duplicate", _)) => (Code::BadField, true),
+        _ => (Code::BadField, false),
     };
+    if names_field && (code == Code::MissingField || !pointer.ends_with(&last)) {
+        pointer.push_str(&last);
+    }
     // Line and column are of little use beside a pointer.
     let detail = message.rsplit_once(" at line ").map_or(message.as_str(), |(words, _)| words);
     Problem::at(code, pointer, detail.to_owned())

@@ -26,11 +26,7 @@ impl Problem {
         Self { code, detail: detail.into(), pointer: None }
     }
 
-    pub(crate) fn at(
-        code: Code,
-        pointer: impl Into<String>,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub(crate) fn at(code: Code, pointer: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { code, detail: detail.into(), pointer: Some(pointer.into()) }
     }
 
@@ -98,7 +94,8 @@ impl IntoResponse for Problem {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
             }
             Code::Unauthorized => {
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"duebook\""));
+                headers
+                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"duebook\""));
             }
             _ => {}
         }
@@ -145,5 +142,41 @@ impl From<EngineError> for Problem {
             EngineError::Store(error) => error.into(),
             EngineError::Stopping => Self::new(Code::Stopping, "the server is stopping"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use duebook_core::TaskId;
+
+    #[test]
+    fn every_error_of_engine_and_store_has_its_code() {
+        let id = TaskId::from_i64(7);
+        let cases = [
+            (EngineError::Refused(Refusal::NotFound), Code::NotFound),
+            (EngineError::Refused(Refusal::IllegalState(State::Dead)), Code::IllegalTransition),
+            (EngineError::Refused(Refusal::NotDue), Code::IllegalTransition),
+            (EngineError::Refused(Refusal::LeaseLost), Code::LeaseLost),
+            (EngineError::Refused(Refusal::KeyTaken(id)), Code::KeyTaken),
+            (EngineError::NoQueue("q".into()), Code::NotFound),
+            (EngineError::NotPulled("q".into()), Code::NotPulled),
+            (EngineError::TooMany { what: "queues", max: 1 }, Code::TooMany),
+            (EngineError::Stopping, Code::Stopping),
+            (EngineError::Store(StoreError::Full("x".into())), Code::StoreFull),
+            (EngineError::Store(StoreError::Busy), Code::Busy),
+            (EngineError::Store(StoreError::Closed), Code::Stopping),
+            (EngineError::Store(StoreError::Corrupt("x".into())), Code::StoreCorrupt),
+            (EngineError::Store(StoreError::Backend("x".into())), Code::StoreFailed),
+        ];
+        for (error, code) in cases {
+            let words = error.to_string();
+            let response = Problem::from(error).into_response();
+            assert_eq!(response.status().as_u16(), code.status(), "{words}");
+            let waits = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(waits, matches!(code, Code::Busy | Code::Stopping), "{words}");
+        }
+        assert!(Problem::from(Refusal::IllegalState(State::Dead)).detail.contains("dead"));
+        assert!(Problem::from(Refusal::KeyTaken(id)).detail.contains(&id.to_string()));
     }
 }

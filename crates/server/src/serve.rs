@@ -106,6 +106,16 @@ impl Server {
     /// # Errors
     /// What kept it from starting.
     pub async fn start(engine: Engine, metrics: Metrics, config: ServerConfig) -> Result<Self, StartError> {
+        Self::start_with(engine, metrics, config, |router| router).await
+    }
+
+    /// The same with a router that was changed, for tests of what stands before it.
+    pub(crate) async fn start_with(
+        engine: Engine,
+        metrics: Metrics,
+        config: ServerConfig,
+        change: impl FnOnce(Router) -> Router,
+    ) -> Result<Self, StartError> {
         let keys = engine.store().keys().await.map_err(EngineError::from)?;
         let loopback = config.listen.ip().to_canonical().is_loopback();
         let access = Access::new(loopback, &keys);
@@ -130,7 +140,7 @@ impl Server {
         });
         let (stage, watching) = watch::channel(Stage::Serving);
         tokio::spawn(keep_up(app.metrics.clone(), watching.clone()));
-        let router = api::router(Arc::clone(&app));
+        let router = change(api::router(Arc::clone(&app)));
         let accepting = tokio::spawn(accept(listener, app, router, watching));
         Ok(Self { engine, local_addr, stage, accepting, grace_ms })
     }
@@ -198,7 +208,12 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router, mut stage:
     }
 }
 
-async fn serve_connection(stream: TcpStream, app: Arc<App>, router: Router, mut stage: watch::Receiver<Stage>) {
+async fn serve_connection(
+    stream: TcpStream,
+    app: Arc<App>,
+    router: Router,
+    mut stage: watch::Receiver<Stage>,
+) {
     let _ = stream.set_nodelay(true);
     let idle = Duration::from_millis(app.config.idle_timeout_ms);
     let mut builder = auto::Builder::new(TokioExecutor::new());

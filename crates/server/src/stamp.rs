@@ -68,7 +68,8 @@ impl DueAt {
     /// From the text of a time; parts of a millisecond are rounded up, because early is worse than late.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let at: jiff::Timestamp = text.parse().ok()?;
-        let ms = at.as_nanosecond().div_euclid(1_000_000) + i128::from(at.as_nanosecond().rem_euclid(1_000_000) > 0);
+        let ms = at.as_nanosecond().div_euclid(1_000_000)
+            + i128::from(at.as_nanosecond().rem_euclid(1_000_000) > 0);
         i64::try_from(ms).ok().and_then(Self::checked)
     }
 

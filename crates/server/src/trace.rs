@@ -15,8 +15,12 @@ fn parse(header: &str) -> Option<&str> {
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let lengths = (version.len(), trace.len(), span.len(), flags.len()) == (2, 32, 16, 2);
     let known = version != "ff" && (version != "00" || parts.next().is_none());
-    (lengths && known && [version, trace, span, flags].into_iter().all(is_hex) && !is_zero(trace) && !is_zero(span))
-        .then_some(trace)
+    (lengths
+        && known
+        && [version, trace, span, flags].into_iter().all(is_hex)
+        && !is_zero(trace)
+        && !is_zero(span))
+    .then_some(trace)
 }
 
 #[cfg(test)]

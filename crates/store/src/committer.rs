@@ -38,6 +38,10 @@ pub struct CommitterConfig {
     pub batch_bytes_max: usize,
     /// How long units that may linger wait for company.
     pub linger: Duration,
+    /// Units in the last transaction from which on urgent units wait for each other, too.
+    pub commit_siblings: usize,
+    /// How long they wait at most.
+    pub commit_delay: Duration,
     /// Most writes that wait.
     pub waiting_items_max: usize,
     /// Most bytes that wait.
@@ -50,6 +54,8 @@ impl Default for CommitterConfig {
             batch_items_max: 2_000,
             batch_bytes_max: 8 * 1024 * 1024,
             linger: Duration::from_millis(2),
+            commit_siblings: 8,
+            commit_delay: Duration::from_micros(200),
             waiting_items_max: 50_000,
             waiting_bytes_max: 64 * 1024 * 1024,
         }
@@ -120,6 +126,7 @@ impl Committer {
             observer: Arc::clone(&observer),
             effects: Vec::new(),
             _ending: ending,
+            last_units: 0,
         };
         let thread =
             std::thread::Builder::new().name("committer".into()).spawn(move || worker.run(&receiver))?;
@@ -205,6 +212,8 @@ struct Worker<B> {
     effects: Vec<Effect>,
     /// Last, so that it is dropped after the backend.
     _ending: watch::Sender<()>,
+    /// Units in the last transaction.
+    last_units: usize,
 }
 
 /// Units gathered for one transaction.
@@ -248,14 +257,17 @@ impl<B: Backend> Worker<B> {
     /// Fills the batch with what waits, or comes within the linger. Answers the unit that no longer fitted.
     #[allow(clippy::disallowed_methods)] // a wait, not a time: nothing stored depends on it
     fn gather(&self, receiver: &Receiver<Box<Pending>>, batch: &mut Batch) -> Option<Box<Pending>> {
-        let mut deadline = None;
+        let mut start = None;
         while !batch.is_full(&self.config) {
             let next = match receiver.try_recv() {
                 Ok(next) => next,
-                Err(_) if batch.urgent || self.config.linger.is_zero() => return None,
                 Err(_) => {
+                    let wait = self.wait_for_company(batch);
+                    if wait.is_zero() {
+                        return None;
+                    }
                     let now = std::time::Instant::now();
-                    let until = *deadline.get_or_insert(now + self.config.linger);
+                    let until = *start.get_or_insert(now) + wait;
                     receiver.recv_timeout(until.saturating_duration_since(now)).ok()?
                 }
             };
@@ -267,7 +279,19 @@ impl<B: Backend> Worker<B> {
         None
     }
 
+    /// How long after its first look a batch may wait. Urgent units wait only where many clients write at
+    /// once: those who were answered by the last commit are about to write again, and one larger commit serves
+    /// them all sooner than two small ones (PostgreSQL's `commit_delay` and `commit_siblings`).
+    fn wait_for_company(&self, batch: &Batch) -> Duration {
+        if !batch.urgent {
+            return self.config.linger;
+        }
+        let crowd = self.last_units >= self.config.commit_siblings;
+        if crowd && batch.units.len() < self.last_units { self.config.commit_delay } else { Duration::ZERO }
+    }
+
     fn commit(&mut self, batch: Batch) {
+        self.last_units = batch.units.len();
         let units: Vec<&Unit> = batch.units.iter().map(|pending| &pending.unit).collect();
         match self.transact(&units) {
             Ok(replies) => {

@@ -472,7 +472,8 @@ async fn a_read_that_nobody_waits_for_takes_nothing_from_the_next() {
     store.submit(Unit::each(writes)).await.unwrap();
     for _ in 0..20 {
         let mut long = store.list(TaskFilter { limit: usize::MAX, ..TaskFilter::default() });
-        assert!(futures_util::poll!(&mut long).is_pending());
+        // It has begun; on a busy machine it may even have ended.
+        let _ = futures_util::poll!(&mut long);
         drop(long);
         store.check().await.unwrap();
     }

@@ -8,6 +8,7 @@
 mod edges;
 mod errors;
 mod files;
+mod readme;
 mod source;
 mod tree;
 
@@ -49,6 +50,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     source::check(tree, &mut findings);
     files::check(tree, &mut findings);
     errors::check(tree, &mut findings);
+    readme::check(tree, &mut findings);
     findings.sort();
     findings
 }

@@ -62,7 +62,7 @@ pub struct StopHandle {
 impl StopHandle {
     /// Takes no more tasks; [`Worker::run`] returns when its handlers have ended (or the grace time has) and are settled.
     pub fn stop(&self) {
-        
+        self.stop.raise(1);
     }
 
     /// The counters so far.

@@ -101,7 +101,10 @@ fn check_folder(report: &mut Report, folder: &Path) -> bool {
         Ok(()) => report.fine("data", &format!("{} can be written", folder.display())),
         Err(error) => report.finding(
             "data",
-            &format!("{} cannot be written ({error}): give this user the right, or choose another --data", folder.display()),
+            &format!(
+                "{} cannot be written ({error}): give this user the right, or choose another --data",
+                folder.display()
+            ),
         ),
     }
     report.findings == 0
@@ -117,7 +120,10 @@ fn check_space(report: &mut Report, folder: &Path) {
     match free.map(|kib| kib * 1024) {
         Some(bytes) if bytes < FREE_BYTES_MIN => report.finding(
             "disk",
-            &format!("{} MB are free: free some space before writes answer 503 store_full", bytes / 1_000_000),
+            &format!(
+                "{} MB are free: free some space before writes answer 503 store_full",
+                bytes / 1_000_000
+            ),
         ),
         Some(bytes) => report.fine("disk", &format!("{} MB are free", bytes / 1_000_000)),
         None => report.fine("disk", "free space is not known (no df)"),
@@ -176,7 +182,9 @@ async fn check_store(report: &mut Report, settings: &Settings, database: &Path) 
         }
         (Ok(found), Ok(_)) => report.finding(
             "store",
-            &format!("has schema version {found}, not {SCHEMA_VERSION}: start this version's `duebook serve` once"),
+            &format!(
+                "has schema version {found}, not {SCHEMA_VERSION}: start this version's `duebook serve` once"
+            ),
         ),
         (Err(error), _) | (_, Err(error)) => {
             report.finding("store", &format!("{error}: restore it from a backup if this stays"));
@@ -187,7 +195,9 @@ async fn check_store(report: &mut Report, settings: &Settings, database: &Path) 
         Ok(keys) if !keys.iter().any(|key| key.revoked_ms.is_none()) && !listen.ip().is_loopback() => {
             report.finding(
                 "keys",
-                &format!("{listen} can be reached by others and there is no key: `duebook keys create` makes one"),
+                &format!(
+                    "{listen} can be reached by others and there is no key: `duebook keys create` makes one"
+                ),
             );
         }
         Ok(keys) => report.fine("keys", &format!("{} in the store", keys.len())),
@@ -207,7 +217,8 @@ fn check_clock(report: &mut Report) {
         let now_us = SystemClock.now_us();
         if now_us < last_us {
             let back = last_us - now_us;
-            return report.finding("clock", &format!("went back by {back} µs: let NTP slew it instead of stepping"));
+            return report
+                .finding("clock", &format!("went back by {back} µs: let NTP slew it instead of stepping"));
         }
         last_us = now_us;
     }

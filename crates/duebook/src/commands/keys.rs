@@ -177,7 +177,14 @@ async fn list_remote(remote: &Remote) -> Outcome {
     for row in answer["items"].as_array().map(Vec::as_slice).unwrap_or_default() {
         let text = |name: &str| row[name].as_str().unwrap_or_default();
         let state = row["revoked_at"].as_str().map_or("active".to_owned(), |at| format!("revoked {at}"));
-        print(text("id"), text("name"), &words(&row["scopes"]), &words(&row["queues"]), text("created_at"), &state);
+        print(
+            text("id"),
+            text("name"),
+            &words(&row["scopes"]),
+            &words(&row["queues"]),
+            text("created_at"),
+            &state,
+        );
     }
     Ok(())
 }

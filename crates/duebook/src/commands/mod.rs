@@ -21,12 +21,12 @@ pub(crate) struct Cli {
 enum Command {
     /// Run everything in one process on the embedded store.
     Serve(serve::Args),
-    /// Measure an own throwaway node, or a given server.
-    Bench(duebook_bench::BenchArgs),
     /// Tell one task's whole story in order.
     Task(task::Args),
     /// Make, list and revoke API keys.
     Keys(keys::Args),
+    /// Measure this machine, or a server.
+    Bench(duebook_bench::BenchArgs),
     /// Check configuration, store, disk and clock, and say what to do about each finding.
     Doctor(doctor::Args),
 }
@@ -35,9 +35,9 @@ impl Cli {
     pub(crate) async fn run(self) -> Outcome {
         match self.command {
             Command::Serve(args) => serve::run(args).await,
-            Command::Bench(args) => bench::run(args).await,
             Command::Task(args) => task::run(args).await,
             Command::Keys(args) => keys::run(args).await,
+            Command::Bench(args) => bench::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
         }
     }

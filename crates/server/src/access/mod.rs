@@ -90,7 +90,8 @@ impl Access {
         }
         let refused = |why| Problem::new(Code::Unauthorized, why);
         let header = headers.get(header::AUTHORIZATION).ok_or_else(|| refused("no key was sent"))?;
-        let key = bearer(header).ok_or_else(|| refused("the key must be sent as `Authorization: Bearer dbk_…`"))?;
+        let key =
+            bearer(header).ok_or_else(|| refused("the key must be sent as `Authorization: Bearer dbk_…`"))?;
         let hash = hash_of(key);
         let known = keys::id_of(key).and_then(|id| ring.by_id.get(id));
         // The comparison takes the same time whether or not there is such a key.
@@ -117,7 +118,8 @@ fn check_same_site(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let Some(host) = text(header::HOST) else { return Ok(()) };
     if !is_loopback_name(host) {
-        let why = format!("without keys, only requests to the loopback address are answered, not to {host:?}");
+        let why =
+            format!("without keys, only requests to the loopback address are answered, not to {host:?}");
         return Err(Problem::new(Code::Forbidden, why));
     }
     match text(header::ORIGIN) {

@@ -44,7 +44,7 @@ async fn reschedule_task(app: &App, caller: Caller, task: &TaskRef, body: &[u8])
 ///
 /// A task whose handler has not started is cancelled outright. One that runs is asked to stop: the answer says
 /// `cancel_requested`, and its worker learns of it at its next extend.
-#[utoipa::path(post, path = "/v1/tasks/{id}/cancel", tag = "tasks",
+#[utoipa::path(post, path = "/v1/tasks/{id}/cancel", operation_id = "cancel_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json"),
@@ -65,7 +65,7 @@ pub(super) async fn cancel(
 /// Reschedule a task
 ///
 /// Gives a task whose handler has not started another due time.
-#[utoipa::path(post, path = "/v1/tasks/{id}/reschedule", tag = "tasks", request_body = schema::NewDue,
+#[utoipa::path(post, path = "/v1/tasks/{id}/reschedule", operation_id = "reschedule_task", tag = "tasks", request_body = schema::NewDue,
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json"),
@@ -85,7 +85,7 @@ pub(super) async fn reschedule(
 /// Run a task now
 ///
 /// Makes a pending task due now.
-#[utoipa::path(post, path = "/v1/tasks/{id}/run", tag = "tasks",
+#[utoipa::path(post, path = "/v1/tasks/{id}/run", operation_id = "run_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json"),
@@ -107,7 +107,7 @@ pub(super) async fn run(
 /// Retry a dead task
 ///
 /// Gives it a new life, due now, with all attempts; its trail goes on.
-#[utoipa::path(post, path = "/v1/tasks/{id}/retry", tag = "tasks",
+#[utoipa::path(post, path = "/v1/tasks/{id}/retry", operation_id = "retry_task", tag = "tasks",
     params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json"),
@@ -129,7 +129,7 @@ pub(super) async fn retry(
 /// Cancel the task with a key
 ///
 /// As by id, for the live task of the queue with this key.
-#[utoipa::path(post, path = "/v1/queues/{queue}/keys/{key}/cancel", tag = "tasks",
+#[utoipa::path(post, path = "/v1/queues/{queue}/keys/{key}/cancel", operation_id = "cancel_task_by_key", tag = "tasks",
     params(("queue" = String, Path, description = "The queue"), ("key" = String, Path, description = "The business key")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json"),
@@ -150,7 +150,7 @@ pub(super) async fn cancel_key(
 /// Reschedule the task with a key
 ///
 /// As by id, for the live task of the queue with this key.
-#[utoipa::path(post, path = "/v1/queues/{queue}/keys/{key}/reschedule", tag = "tasks", request_body = schema::NewDue,
+#[utoipa::path(post, path = "/v1/queues/{queue}/keys/{key}/reschedule", operation_id = "reschedule_task_by_key", tag = "tasks", request_body = schema::NewDue,
     params(("queue" = String, Path, description = "The queue"), ("key" = String, Path, description = "The business key")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json"),

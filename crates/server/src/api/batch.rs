@@ -55,7 +55,7 @@ fn read(body: &[u8]) -> Result<Vec<Result<NewTask<'_>, Problem>>, Problem> {
 ///
 /// Each is taken or refused by itself; the results come one by one in order. When it is answered, those taken are
 /// durable.
-#[utoipa::path(post, path = "/v1/tasks/batch", tag = "tasks", request_body = schema::NewTasks, responses(
+#[utoipa::path(post, path = "/v1/tasks/batch", operation_id = "schedule_tasks", tag = "tasks", request_body = schema::NewTasks, responses(
     (status = 200, description = "One result per task, in order", body = schema::BatchResults)))]
 pub(super) async fn schedule_batch(
     State(app): State<Arc<App>>,

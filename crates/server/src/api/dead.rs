@@ -30,7 +30,7 @@ pub(super) struct DeadParams {
 /// List dead letters
 ///
 /// Latest due first.
-#[utoipa::path(get, path = "/v1/dead", tag = "dead letters", params(
+#[utoipa::path(get, path = "/v1/dead", operation_id = "list_dead", tag = "dead letters", params(
         ("queue" = Option<String>, Query, description = "Only of this queue"),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
         ("limit" = Option<u32>, Query, description = "Most items, 1 to 1000 (default 100)")),
@@ -49,7 +49,8 @@ pub(super) async fn list(
             None => return empty_page(),
         },
     };
-    page(&app, TaskFilter { queue, state: Some(TaskState::Dead), after, limit, ..TaskFilter::default() }).await
+    page(&app, TaskFilter { queue, state: Some(TaskState::Dead), after, limit, ..TaskFilter::default() })
+        .await
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,13 +95,15 @@ async fn of_queue(app: &App, queue: &str, limit: Option<usize>) -> Result<Vec<St
 /// Retry dead letters
 ///
 /// By their ids, or a queue's, earliest due first. Each gets a new life, due now, with all attempts.
-#[utoipa::path(post, path = "/v1/dead/retry", tag = "dead letters", request_body = schema::DeadRetry, responses(
+#[utoipa::path(post, path = "/v1/dead/retry", operation_id = "retry_dead", tag = "dead letters", request_body = schema::DeadRetry, responses(
     (status = 200, description = "How many live again, and one result per task", body = schema::DeadRetried)))]
 pub(super) async fn retry(State(app): State<Arc<App>>, Produce(caller): Produce, body: JsonBody) -> Answer {
     let wanted: Wanted = input::read(&body.bytes)?;
     let ids = match (wanted.ids, wanted.queue) {
         (Some(_), Some(_)) => return Err(Problem::bad("/queue", "must not be given beside ids")),
-        (Some(_), None) if wanted.limit.is_some() => return Err(Problem::bad("/limit", "goes with queue only")),
+        (Some(_), None) if wanted.limit.is_some() => {
+            return Err(Problem::bad("/limit", "goes with queue only"));
+        }
         (Some(ids), None) => ids.0,
         (None, Some(queue)) => {
             caller.check_queue(&queue)?;

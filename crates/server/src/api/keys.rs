@@ -51,7 +51,7 @@ struct Items<'a> {
 /// List keys
 ///
 /// Revoked ones included. The keys themselves are not kept.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys", responses(
+#[utoipa::path(get, path = "/v1/keys", operation_id = "list_keys", tag = "keys", responses(
     (status = 200, description = "The keys", body = schema::Keys)))]
 pub(super) async fn list(State(app): State<Arc<App>>, Admin(_caller): Admin) -> Answer {
     let rows = app.engine.store().keys().await?;
@@ -74,15 +74,14 @@ async fn refresh(app: &App) -> Result<(), Problem> {
 /// Make a key
 ///
 /// The answer holds the key itself; it is shown this once. As soon as a store has a key, every request needs one.
-#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = schema::NewKey, responses(
+#[utoipa::path(post, path = "/v1/keys", operation_id = "create_key", tag = "keys", request_body = schema::NewKey, responses(
     (status = 201, description = "The key", body = schema::MadeKey)))]
 pub(super) async fn create(State(app): State<Arc<App>>, Admin(_caller): Admin, body: JsonBody) -> Answer {
     let wanted: Wanted = input::read(&body.bytes)?;
     let mut scopes = Vec::new();
     for (at, name) in wanted.scopes.0.iter().enumerate() {
-        let scope = Scope::parse(name).ok_or_else(|| {
-            Problem::bad(format!("/scopes/{at}"), "must be produce, work, read or admin")
-        })?;
+        let scope = Scope::parse(name)
+            .ok_or_else(|| Problem::bad(format!("/scopes/{at}"), "must be produce, work, read or admin"))?;
         scopes.push(scope);
     }
     if app.engine.store().keys().await?.len() >= KEYS_MAX {
@@ -107,7 +106,7 @@ pub(super) async fn create(State(app): State<Arc<App>>, Admin(_caller): Admin, b
 /// Revoke a key
 ///
 /// From the answer on, it opens nothing.
-#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys",
+#[utoipa::path(delete, path = "/v1/keys/{id}", operation_id = "revoke_key", tag = "keys",
     params(("id" = String, Path, description = "The key's public id")),
     responses((status = 204, description = "It is revoked"),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]

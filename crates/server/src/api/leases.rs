@@ -51,7 +51,10 @@ impl Wanted {
         }
         let wait_ms = self.wait_ms.unwrap_or(0);
         if wait_ms > LEASE_WAIT_MAX_MS {
-            return Err(Problem::bad("/wait_ms", format!("must be at most {LEASE_WAIT_MAX_MS} milliseconds")));
+            return Err(Problem::bad(
+                "/wait_ms",
+                format!("must be at most {LEASE_WAIT_MAX_MS} milliseconds"),
+            ));
         }
         Ok(LeaseRequest { worker: self.worker, max, wait_ms, lease_ms: check_lease_ms(self.lease_ms)? })
     }
@@ -65,7 +68,7 @@ struct Leased<'a> {
 /// Lease due tasks
 ///
 /// Waits up to `wait_ms` and answers as soon as a task is due. Settle each lease before it ends, or extend it.
-#[utoipa::path(post, path = "/v1/queues/{queue}/lease", tag = "leases", request_body = schema::LeaseRequest,
+#[utoipa::path(post, path = "/v1/queues/{queue}/lease", operation_id = "lease_tasks", tag = "leases", request_body = schema::LeaseRequest,
     params(("queue" = String, Path, description = "The queue")),
     responses((status = 200, description = "The tasks, none if none became due", body = schema::LeasedTasks),
         (status = 409, description = "`not_pulled`: the queue's handler is another", body = schema::Problem,
@@ -164,7 +167,7 @@ async fn meant(app: &App, caller: &Caller, id: &str, token: &str) -> Result<(Tas
 /// Settle leases
 ///
 /// Each for itself; the results come one by one in order. When it is answered, those taken are durable.
-#[utoipa::path(post, path = "/v1/leases/settle", tag = "leases", request_body = schema::Settlements, responses(
+#[utoipa::path(post, path = "/v1/leases/settle", operation_id = "settle_leases", tag = "leases", request_body = schema::Settlements, responses(
     (status = 200, description = "One result per lease, in order", body = schema::LeaseResults)))]
 pub(super) async fn settle(State(app): State<Arc<App>>, Work(caller): Work, body: JsonBody) -> Answer {
     let mut wanted: Settlements<'_> = input::read(&body.bytes)?;
@@ -214,7 +217,7 @@ struct Extensions<'a> {
 /// Extend leases
 ///
 /// To `lease_ms` from now, each for itself. The answer says whether the worker is asked to stop.
-#[utoipa::path(post, path = "/v1/leases/extend", tag = "leases", request_body = schema::Extensions, responses(
+#[utoipa::path(post, path = "/v1/leases/extend", operation_id = "extend_leases", tag = "leases", request_body = schema::Extensions, responses(
     (status = 200, description = "One result per lease, in order", body = schema::LeaseResults)))]
 pub(super) async fn extend(State(app): State<Arc<App>>, Work(caller): Work, body: JsonBody) -> Answer {
     let wanted: Extensions<'_> = input::read(&body.bytes)?;

@@ -57,7 +57,8 @@ pub(super) fn read_cursor(text: &str) -> Result<(i64, TaskId), Problem> {
 }
 
 fn time(name: &str, text: Option<&str>) -> Result<Option<i64>, Problem> {
-    let wrong = || Problem::query(format!("{name}: must be an RFC 3339 time with an offset, or epoch milliseconds"));
+    let wrong =
+        || Problem::query(format!("{name}: must be an RFC 3339 time with an offset, or epoch milliseconds"));
     text.map(|text| DueAt::parse_either(text).map(|due| due.0).ok_or_else(wrong)).transpose()
 }
 
@@ -81,12 +82,11 @@ pub(super) fn empty_page() -> Answer {
 fn filter(app: &App, caller: &Caller, params: ListParams) -> Result<Option<TaskFilter>, Problem> {
     let state = match params.state.as_deref() {
         None => None,
-        Some(name) => Some(
-            TaskState::ALL
-                .into_iter()
-                .find(|state| state.as_str() == name)
-                .ok_or_else(|| Problem::query("state: must be pending, running, succeeded, dead or cancelled"))?,
-        ),
+        Some(name) => {
+            Some(TaskState::ALL.into_iter().find(|state| state.as_str() == name).ok_or_else(|| {
+                Problem::query("state: must be pending, running, succeeded, dead or cancelled")
+            })?)
+        }
     };
     let order = match params.order.as_deref() {
         None => Order::NewestDueFirst,
@@ -118,7 +118,7 @@ fn filter(app: &App, caller: &Caller, params: ListParams) -> Result<Option<TaskF
 /// List tasks
 ///
 /// Latest due first, or earliest due first with `order=due`.
-#[utoipa::path(get, path = "/v1/tasks", tag = "tasks", params(
+#[utoipa::path(get, path = "/v1/tasks", operation_id = "list_tasks", tag = "tasks", params(
         ("queue" = Option<String>, Query, description = "Only of this queue"),
         ("key" = Option<String>, Query, description = "Only with this key; needs `queue`"),
         ("state" = Option<schema::TaskState>, Query, description = "Only in this state"),

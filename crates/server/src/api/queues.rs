@@ -13,8 +13,8 @@ use crate::stamp::Stamp;
 use axum::extract::State;
 use duebook_core::{HandlerSpec, QueueSettings, State as TaskState};
 use duebook_engine::QueueView;
-use serde::ser::{SerializeMap, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use std::sync::Arc;
 
 /// Written in the place of a webhook's secret; a request with it keeps the secret that there is.
@@ -64,16 +64,17 @@ struct Items {
 }
 
 /// List queues
-#[utoipa::path(get, path = "/v1/queues", tag = "queues", responses(
+#[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses(
     (status = 200, description = "The queues that the key is for, by name", body = schema::Queues)))]
 pub(super) async fn list(State(app): State<Arc<App>>, Read(caller): Read) -> Answer {
     let views = app.engine.queue_views().await?;
-    let items = views.into_iter().filter(|queue| caller.may(&queue.name)).map(|queue| view(&app, queue)).collect();
+    let items =
+        views.into_iter().filter(|queue| caller.may(&queue.name)).map(|queue| view(&app, queue)).collect();
     ok(&Items { items })
 }
 
 /// A queue
-#[utoipa::path(get, path = "/v1/queues/{queue}", tag = "queues",
+#[utoipa::path(get, path = "/v1/queues/{queue}", operation_id = "get_queue", tag = "queues",
     params(("queue" = String, Path, description = "The queue")),
     responses((status = 200, description = "Its settings and standing", body = schema::Queue),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]
@@ -90,7 +91,7 @@ pub(super) async fn get(
 ///
 /// Creates it, or replaces its settings; what is left out takes its default. A webhook's secret given as `whsec_***`,
 /// as answers write it, stays as it is.
-#[utoipa::path(put, path = "/v1/queues/{queue}", tag = "queues", request_body = schema::QueueSettings,
+#[utoipa::path(put, path = "/v1/queues/{queue}", operation_id = "put_queue", tag = "queues", request_body = schema::QueueSettings,
     params(("queue" = String, Path, description = "The queue")),
     responses((status = 200, description = "Its settings and standing", body = schema::Queue)))]
 pub(super) async fn put(
@@ -107,7 +108,12 @@ pub(super) async fn put(
     {
         webhook.secret = match app.engine.queue_settings(&queue).map(|old| old.handler) {
             Some(HandlerSpec::Webhook(old)) if old.secret.is_some() => old.secret,
-            _ => return Err(Problem::bad("/handler/webhook/secret", "there is no secret yet that could be kept")),
+            _ => {
+                return Err(Problem::bad(
+                    "/handler/webhook/secret",
+                    "there is no secret yet that could be kept",
+                ));
+            }
         };
     }
     settings
@@ -116,7 +122,13 @@ pub(super) async fn put(
     ok(&view(&app, app.engine.put_queue(&queue, settings).await?))
 }
 
-async fn set_paused(app: &App, caller: &crate::access::Caller, queue: &str, body: &[u8], paused: bool) -> Answer {
+async fn set_paused(
+    app: &App,
+    caller: &crate::access::Caller,
+    queue: &str,
+    body: &[u8],
+    paused: bool,
+) -> Answer {
     let _: Nothing = input::read_or_default(body)?;
     caller.check_queue(queue)?;
     ok(&view(app, app.engine.set_paused(queue, paused).await?))
@@ -125,7 +137,7 @@ async fn set_paused(app: &App, caller: &crate::access::Caller, queue: &str, body
 /// Pause a queue
 ///
 /// It takes tasks but starts none.
-#[utoipa::path(post, path = "/v1/queues/{queue}/pause", tag = "queues",
+#[utoipa::path(post, path = "/v1/queues/{queue}/pause", operation_id = "pause_queue", tag = "queues",
     params(("queue" = String, Path, description = "The queue")),
     responses((status = 200, description = "Its settings and standing", body = schema::Queue),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]
@@ -139,7 +151,7 @@ pub(super) async fn pause(
 }
 
 /// Resume a queue
-#[utoipa::path(post, path = "/v1/queues/{queue}/resume", tag = "queues",
+#[utoipa::path(post, path = "/v1/queues/{queue}/resume", operation_id = "resume_queue", tag = "queues",
     params(("queue" = String, Path, description = "The queue")),
     responses((status = 200, description = "Its settings and standing", body = schema::Queue),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]

@@ -76,7 +76,7 @@ async fn find_for(app: &App, caller: &Caller, name: &str) -> Result<RecurringVie
 }
 
 /// List recurring schedules
-#[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses(
+#[utoipa::path(get, path = "/v1/schedules", operation_id = "list_schedules", tag = "schedules", responses(
     (status = 200, description = "The schedules, by name", body = schema::Schedules)))]
 pub(super) async fn list(State(app): State<Arc<App>>, Read(caller): Read) -> Answer {
     let schedules = app.engine.recurring().await?;
@@ -87,22 +87,18 @@ pub(super) async fn list(State(app): State<Arc<App>>, Read(caller): Read) -> Ans
 /// A recurring schedule
 ///
 /// With its next five times.
-#[utoipa::path(get, path = "/v1/schedules/{name}", tag = "schedules",
+#[utoipa::path(get, path = "/v1/schedules/{name}", operation_id = "get_schedule", tag = "schedules",
     params(("name" = String, Path, description = "The schedule")),
     responses((status = 200, description = "The schedule", body = schema::Schedule),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(
-    State(app): State<Arc<App>>,
-    Read(caller): Read,
-    PathPart(name): PathPart,
-) -> Answer {
+pub(super) async fn get(State(app): State<Arc<App>>, Read(caller): Read, PathPart(name): PathPart) -> Answer {
     ok(&View::of(&find_for(&app, &caller, &name).await?))
 }
 
 /// Put a recurring schedule
 ///
 /// Creates or replaces it. Either `cron` (by itself in UTC, or with `timezone`) or `every_ms`.
-#[utoipa::path(put, path = "/v1/schedules/{name}", tag = "schedules", request_body = schema::NewSchedule,
+#[utoipa::path(put, path = "/v1/schedules/{name}", operation_id = "put_schedule", tag = "schedules", request_body = schema::NewSchedule,
     params(("name" = String, Path, description = "The schedule")),
     responses((status = 200, description = "The schedule with its next five times", body = schema::Schedule)))]
 pub(super) async fn put(
@@ -124,8 +120,9 @@ pub(super) async fn put(
     let anchor_ms = old
         .filter(|old| old.row.every_ms.is_some() && old.row.every_ms == wanted.every_ms)
         .map_or_else(|| app.engine.now_ms(), |old| old.row.anchor_ms);
-    let rule = Every::from_parts(wanted.cron.as_deref(), wanted.timezone.as_deref(), wanted.every_ms, anchor_ms)
-        .map_err(|bad| Problem::bad(format!("/{}", bad.field), bad.why))?;
+    let rule =
+        Every::from_parts(wanted.cron.as_deref(), wanted.timezone.as_deref(), wanted.every_ms, anchor_ms)
+            .map_err(|bad| Problem::bad(format!("/{}", bad.field), bad.why))?;
     let payload = wanted.payload.map(|payload| payload.get().to_owned());
     let catch_up = wanted.catch_up.unwrap_or_default();
     ok(&View::of(&app.engine.put_recurring(&name, &wanted.queue, &rule, payload, catch_up).await?))
@@ -134,7 +131,7 @@ pub(super) async fn put(
 /// Delete a recurring schedule
 ///
 /// Tasks that it has scheduled stay.
-#[utoipa::path(delete, path = "/v1/schedules/{name}", tag = "schedules",
+#[utoipa::path(delete, path = "/v1/schedules/{name}", operation_id = "delete_schedule", tag = "schedules",
     params(("name" = String, Path, description = "The schedule")),
     responses((status = 204, description = "It is gone"),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]
@@ -144,5 +141,9 @@ pub(super) async fn delete(
     PathPart(name): PathPart,
 ) -> Answer {
     find_for(&app, &caller, &name).await?;
-    if app.engine.delete_recurring(&name).await? { nothing() } else { Err(Problem::no_such("schedule", &name)) }
+    if app.engine.delete_recurring(&name).await? {
+        nothing()
+    } else {
+        Err(Problem::no_such("schedule", &name))
+    }
 }

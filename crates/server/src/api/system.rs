@@ -26,7 +26,7 @@ struct Status<'a> {
 }
 
 /// Whether it lives
-#[utoipa::path(get, path = "/healthz", tag = "system", security(()), responses(
+#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "system", security(()), responses(
     (status = 200, description = "It lives", body = schema::Status)))]
 pub(super) async fn healthz() -> Answer {
     ok(&Status { status: "ok" })
@@ -41,7 +41,7 @@ struct Ready {
 /// Whether it is ready
 ///
 /// The store can be read, its schema is this program's, and the server is not stopping.
-#[utoipa::path(get, path = "/readyz", tag = "system", security(()), responses(
+#[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "system", security(()), responses(
     (status = 200, description = "It is ready", body = schema::Ready),
     (status = 503, description = "`not_ready`", body = schema::Problem, content_type = "application/problem+json")))]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer {
@@ -51,7 +51,9 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer {
     }
     let found = app.engine.store().check().await.map_err(|error| not_ready(error.to_string()))?;
     if found != SCHEMA_VERSION {
-        return Err(not_ready(format!("the store has schema version {found}, this program {SCHEMA_VERSION}")));
+        return Err(not_ready(format!(
+            "the store has schema version {found}, this program {SCHEMA_VERSION}"
+        )));
     }
     ok(&Ready { status: "ready", schema_version: found })
 }
@@ -59,28 +61,28 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer {
 /// Metrics
 ///
 /// In Prometheus' text format; `docs/metrics.md` explains each.
-#[utoipa::path(get, path = "/metrics", tag = "system", responses(
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "system", responses(
     (status = 200, description = "The metrics", body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, Read(_caller): Read) -> Response {
     page("text/plain; version=0.0.4; charset=utf-8", app.metrics.scrape(&app).await)
 }
 
 /// This description
-#[utoipa::path(get, path = "/openapi.json", tag = "system", security(()), responses(
+#[utoipa::path(get, path = "/openapi.json", operation_id = "get_openapi", tag = "system", security(()), responses(
     (status = 200, description = "OpenAPI 3.1", content_type = "application/json")))]
 pub(super) async fn openapi(State(app): State<Arc<App>>) -> Response {
     page("application/json", app.openapi.clone())
 }
 
 /// The error codes
-#[utoipa::path(get, path = "/errors", tag = "system", security(()), responses(
+#[utoipa::path(get, path = "/errors", operation_id = "get_errors", tag = "system", security(()), responses(
     (status = 200, description = "A page that explains each code", body = String, content_type = "text/html")))]
 pub(super) async fn errors() -> Response {
     page("text/html; charset=utf-8", Code::html())
 }
 
 /// The front page
-#[utoipa::path(get, path = "/", tag = "system", security(()), responses(
+#[utoipa::path(get, path = "/", operation_id = "get_root", tag = "system", security(()), responses(
     (status = 200, description = "A page with links", body = String, content_type = "text/html")))]
 pub(super) async fn root() -> Response {
     page(

@@ -110,13 +110,17 @@ impl NewTask<'_> {
 /// Schedule a task
 ///
 /// When it is answered, the task is durable. Idempotent on (queue, key) among live tasks: see `on_conflict`.
-#[utoipa::path(post, path = "/v1/tasks", tag = "tasks", request_body = schema::NewTask, responses(
+#[utoipa::path(post, path = "/v1/tasks", operation_id = "schedule_task", tag = "tasks", request_body = schema::NewTask, responses(
     (status = 201, description = "Scheduled", body = schema::ScheduledTask),
     (status = 200, description = "A live task had the key: it is answered, kept or replaced", body = schema::ScheduledTask),
     (status = 409, description = "`key_taken`, with `on_conflict: reject`", body = schema::Problem,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn schedule(State(app): State<Arc<App>>, Produce(caller): Produce, body: JsonBody) -> Answer {
+pub(super) async fn schedule(
+    State(app): State<Arc<App>>,
+    Produce(caller): Produce,
+    body: JsonBody,
+) -> Answer {
     let task: NewTask<'_> = input::read(&body.bytes)?;
     let request = task.request(&app.engine, &caller, app.engine.now_ms())?;
     let due_ms = request.due_ms;
@@ -160,7 +164,11 @@ pub(super) fn id_in_path(text: &str) -> Result<TaskId, Problem> {
 }
 
 /// A task that the caller may see.
-pub(super) async fn find(engine: &Engine, caller: &Caller, text: &str) -> Result<duebook_core::Task, Problem> {
+pub(super) async fn find(
+    engine: &Engine,
+    caller: &Caller,
+    text: &str,
+) -> Result<duebook_core::Task, Problem> {
     let id = id_in_path(text)?;
     let task = engine.store().task(id).await?.ok_or_else(|| Problem::no_such("task", text))?;
     caller.check_queue_of(engine, &task)?;
@@ -168,14 +176,10 @@ pub(super) async fn find(engine: &Engine, caller: &Caller, text: &str) -> Result
 }
 
 /// A task
-#[utoipa::path(get, path = "/v1/tasks/{id}", tag = "tasks", params(("id" = String, Path, description = "The task's id")),
+#[utoipa::path(get, path = "/v1/tasks/{id}", operation_id = "get_task", tag = "tasks", params(("id" = String, Path, description = "The task's id")),
     responses((status = 200, description = "The task", body = schema::Task),
         (status = 404, description = "`not_found`", body = schema::Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(
-    State(app): State<Arc<App>>,
-    Read(caller): Read,
-    PathPart(id): PathPart,
-) -> Answer {
+pub(super) async fn get(State(app): State<Arc<App>>, Read(caller): Read, PathPart(id): PathPart) -> Answer {
     let task = find(&app.engine, &caller, &id).await?;
     ok(&TaskView::of(&task, &queue_name(&app.engine, &task)))
 }
@@ -242,7 +246,7 @@ impl<'a> EntryView<'a> {
 /// A task's trail
 ///
 /// Every change of its state, oldest first.
-#[utoipa::path(get, path = "/v1/tasks/{id}/trail", tag = "tasks", params(
+#[utoipa::path(get, path = "/v1/tasks/{id}/trail", operation_id = "get_trail", tag = "tasks", params(
         ("id" = String, Path, description = "The task's id"),
         ("limit" = Option<u32>, Query, description = "Most entries, 1 to 1000 (default 1000)"),
         ("after_seq" = Option<u32>, Query, description = "Only entries after this one")),

@@ -22,8 +22,8 @@ const METADATA: Metadata<'static> = Metadata::new("duebook", Level::INFO, None);
 
 /// Upper bounds of histograms of times, in seconds.
 const SECONDS: [f64; 20] = [
-    0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.008, 0.015, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
-    15.0, 60.0, 300.0,
+    0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.008, 0.015, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 15.0, 60.0, 300.0,
 ];
 /// Upper bounds of histograms of sizes.
 const SIZES: [f64; 13] =

@@ -80,7 +80,7 @@ pub enum OpenError {
 
 pub(super) struct Opened {
     pub(super) connection: Connection,
-    pub(super) lock: File,
+    pub(super) lock: Lock,
     pub(super) boot: u32,
     pub(super) epoch: String,
     pub(super) last_id: Option<TaskId>,
@@ -158,7 +158,17 @@ fn check_magic(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn lock(database: &Path) -> Result<File, OpenError> {
+/// Keeps others from opening the database. Released by name, not by closing the file: a child process that is
+/// just being started holds a copy of the open file for a moment.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(database: &Path) -> Result<Lock, OpenError> {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
@@ -176,7 +186,7 @@ fn lock(database: &Path) -> Result<File, OpenError> {
     }
     // For people only; on a full disk the lock still holds without it.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(file)
+    Ok(Lock(file))
 }
 
 fn configure(connection: &Connection, config: &SqliteConfig) -> rusqlite::Result<()> {

@@ -3,7 +3,7 @@
 //! What a change of a task writes is in the sibling `change`; here are the transaction, the units, and the
 //! small tables.
 
-use super::open::Opened;
+use super::open::{Lock, Opened};
 use super::rows::{self, HeadRow};
 use super::store_error;
 use crate::committer::Backend;
@@ -12,7 +12,6 @@ use crate::unit::{Effect, StoreError, Unit, UnitReply, Write, Written};
 use duebook_core::{IdMaker, QueueId, QueueSettings, Refusal, State, TaskId};
 use rusqlite::{Connection, params};
 use std::collections::HashMap;
-use std::fs::File;
 
 /// A write's result: the outer error spoils the transaction, the inner one is an answer.
 pub(super) type Outcome<T> = rusqlite::Result<Result<T, Refusal>>;
@@ -28,7 +27,7 @@ pub(super) struct SqliteWriter {
     /// Heads of running tasks, as this writer has committed or is about to commit them.
     pub(super) running: HashMap<TaskId, HeadRow>,
     /// Last, so that the connection is closed before another process may open the file.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// What a transaction has gathered so far besides its rows.

@@ -93,7 +93,8 @@ fn line(entry: &Value, due_ms: Option<i64>, claimed_ms: Option<i64>, before_ms: 
             if word("to") == "pending" =>
         {
             let wait = ms(entry, "due_at").zip(at_ms).map(|(due, at)| span((due - at).max(0)));
-            let again = if matches!(reason, "scheduled" | "replaced" | "rescheduled") { "due" } else { "due again" };
+            let again =
+                if matches!(reason, "scheduled" | "replaced" | "rescheduled") { "due" } else { "due again" };
             parts.push(format!("{again} {} (in {})", word("due_at"), wait.unwrap_or_default()));
         }
         "claimed" => {
@@ -120,7 +121,8 @@ fn line(entry: &Value, due_ms: Option<i64>, claimed_ms: Option<i64>, before_ms: 
         Some(from) if from != word("to") => format!("{from} → {}", word("to")),
         _ => word("to").to_owned(),
     };
-    let since = at_ms.zip(before_ms).map_or_else(String::new, |(at, before)| format!("+{}", span(at - before)));
+    let since =
+        at_ms.zip(before_ms).map_or_else(String::new, |(at, before)| format!("+{}", span(at - before)));
     format!("{}  {since:>14}  {:<16} {step:<20} {}", word("at"), word("reason"), parts.join(", "))
 }
 
@@ -158,7 +160,14 @@ mod tests {
                 "due_at": at("01.000"), "started_at": at("01.001"), "actor": "w1", "detail": "fine"}),
         ];
         let story = tell(&task, &trail).join("\n");
-        for words in ["50 ms ahead of its time", "started 1 ms late", "ran 19 ms", "by w1", "fine", "payload {\"a\":1}"] {
+        for words in [
+            "50 ms ahead of its time",
+            "started 1 ms late",
+            "ran 19 ms",
+            "by w1",
+            "fine",
+            "payload {\"a\":1}",
+        ] {
             assert!(story.contains(words), "{words} in\n{story}");
         }
     }
