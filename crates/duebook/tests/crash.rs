@@ -94,19 +94,23 @@ impl World {
                 }
             }
             _ => {
-                let batch: Vec<NewTask> = (0..1 + self.dice.roll(20))
-                    .map(|_| {
-                        let key = format!("order-{}", self.next.fetch_add(1, Ordering::Relaxed));
-                        NewTask::new(QUEUE, key, Duration::from_millis(self.dice.roll(1_500))).retry("soon")
+                let keys: Vec<String> = (0..1 + self.dice.roll(20))
+                    .map(|_| format!("order-{}", self.next.fetch_add(1, Ordering::Relaxed)))
+                    .collect();
+                let batch: Vec<NewTask> = keys
+                    .iter()
+                    .map(|key| {
+                        let delay = Duration::from_millis(self.dice.roll(1_500));
+                        NewTask::new(QUEUE, key.clone(), delay).retry("soon")
                     })
                     .collect();
                 match self.client.schedule_batch(&batch).await {
                     Ok(items) => {
                         let mut log = self.log();
-                        for (item, task) in items.into_iter().zip(&batch) {
+                        for (item, key) in items.into_iter().zip(&keys) {
                             let (id, created) = item_id(item);
                             assert!(created, "every key is new");
-                            log.scheduled.insert(id, task.key.clone());
+                            log.scheduled.insert(id, key.clone());
                         }
                     }
                     Err(Error::Problem(problem)) if problem.status < 500 && problem.status != 429 => {
