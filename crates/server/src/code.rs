@@ -130,7 +130,7 @@ impl Code {
             String::from("<!doctype html><meta charset=utf-8><title>Duebook: errors</title><h1>Errors</h1>");
         for code in Self::ALL {
             let (name, status, title, doc) = (code.as_str(), code.status(), code.title(), code.doc());
-            let _ = write!(page, "<h2 id=\"{name}\">{name}</h2><p>{status} — {title}.<p>{doc}\n");
+            let _ = writeln!(page, "<h2 id=\"{name}\">{name}</h2><p>{status} — {title}.<p>{doc}");
         }
         page
     }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A running `duebook serve`.
-pub struct Node {
+pub(crate) struct Node {
     child: Child,
-    pub url: String,
+    pub(crate) url: String,
 }
 
 impl Node {
     /// Starts the binary on `data`, listening on `port` (0: any), and waits until it says that it listens.
-    pub fn start(data: &Path, port: u16, config: Option<&Path>) -> Self {
+    pub(crate) fn start(data: &Path, port: u16, config: Option<&Path>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_duebook"));
         command.arg("serve").arg("--listen").arg(format!("127.0.0.1:{port}")).arg("--data").arg(data);
         if let Some(config) = config {
@@ -36,12 +36,12 @@ impl Node {
         Self { child, url }
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
     }
 
     /// `kill -9`.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it has ended");
     }
@@ -55,7 +55,7 @@ impl Drop for Node {
 }
 
 /// Writes a configuration file.
-pub fn config(folder: &Path, text: &str) -> PathBuf {
+pub(crate) fn config(folder: &Path, text: &str) -> PathBuf {
     let path = folder.join("duebook.toml");
     std::fs::write(&path, text).expect("the file is written");
     path
