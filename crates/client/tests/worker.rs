@@ -153,7 +153,7 @@ async fn a_lost_lease_cancels_the_context_and_its_outcome_is_refused() {
             }
         }
     }));
-    until("it runs", async || (mock.engine().count("running") == 1).then_some(())).await;
+    until("it runs", async || (stop.stats().leased == 1).then_some(())).await;
     mock.engine().void_leases();
     until("it ran again", async || (mock.engine().count("succeeded") == 1).then_some(())).await;
     until("the first heard of it", async || reasons.lock().unwrap().first().copied()).await;
@@ -174,7 +174,7 @@ async fn leases_without_news_are_taken_for_lost() {
         let tell = tell.clone();
         async move { tell.send(context.cancelled().await).await.unwrap() }
     }));
-    until("it runs", async || (mock.engine().count("running") == 1).then_some(())).await;
+    until("it runs", async || (stop.stats().leased == 1).then_some(())).await;
     mock.kill().await;
     let reason = tokio::time::timeout(Duration::from_secs(20), told.recv()).await.unwrap();
     assert_eq!(reason, Some(CancelReason::LeaseLost));
@@ -221,7 +221,7 @@ async fn a_stop_lets_handlers_finish_and_takes_no_more() {
             assert!(context.is_stopping() && !context.is_cancelled());
         }
     }));
-    until("they run", async || (mock.engine().count("running") == 3).then_some(())).await;
+    until("they run", async || (stop.stats().leased == 3).then_some(())).await;
     stop.stop();
     // The long polls of a minute end with the stop: what becomes due after them is left for others.
     until("polls are over", async || (mock.engine().waiting() == 0).then_some(())).await;
@@ -245,7 +245,7 @@ async fn a_handler_that_outstays_the_grace_time_is_told_then_dropped() {
         assert_eq!(context.cancelled().await, CancelReason::Stopping);
         Outcome::busy("was told to stop")
     }));
-    until("they run", async || (mock.engine().count("running") == 2).then_some(())).await;
+    until("they run", async || (stop.stats().leased == 2).then_some(())).await;
     stop.stop();
     let report = run.await.unwrap().unwrap();
     assert_eq!((report.stats.retried, report.dropped), (2, 1));
@@ -269,7 +269,7 @@ async fn outcomes_wait_for_a_server_that_went_away() {
             }
         }
     }));
-    until("they run", async || (mock.engine().count("running") == 5).then_some(())).await;
+    until("they run", async || (stop.stats().leased == 5).then_some(())).await;
     mock.kill().await;
     gate.add_permits(5);
     until("settling has failed", async || (stop.stats().settle_errors > 0).then_some(())).await;

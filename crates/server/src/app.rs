@@ -47,6 +47,19 @@ impl Count {
     }
 }
 
+impl Share {
+    /// Takes more, unless the count would exceed `max`.
+    pub(crate) fn grow(&mut self, by: usize, max: usize) -> bool {
+        match self.of.take(by, max) {
+            Some(mut more) => {
+                self.size += std::mem::replace(&mut more.size, 0);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.of.0.fetch_sub(self.size, Ordering::Relaxed);

@@ -2,13 +2,15 @@
 
 use crate::app::{App, Share};
 use crate::code::Code;
+use crate::config::ServerConfig;
 use crate::problem::Problem;
-use axum::body::HttpBody as _;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
+use hyper::body::Frame;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,70 +27,96 @@ impl FromRequest<Arc<App>> for JsonBody {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_type(request.headers())?;
+        let mut body = request.into_body();
         let max = app.config.body_bytes_max;
-        let announced =
-            request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         if announced.is_some_and(|bytes| bytes > max) {
             return Err(too_large(max));
         }
-        let size = announced.unwrap_or(max);
-        let share = app
-            .body_bytes
-            .take(size, app.config.bodies_bytes_max.max(max))
-            .ok_or_else(|| Problem::new(Code::Busy, "too many bytes of requests are in memory"))?;
-        if size == 0 {
-            return Ok(Self { bytes: Bytes::new(), _share: share });
-        }
-        let mut body = request.into_body();
+        let share = app.body_bytes.take(0, usize::MAX).ok_or_else(no_room)?;
+        let mut arriving =
+            Arriving { share, announced, whole: Bytes::new(), parts: Vec::new(), config: &app.config };
         // Small bodies mostly come with the head: no timer, no copy.
-        let first = body.frame().now_or_never();
-        if let Some(Some(Ok(frame))) = &first
-            && let Some(data) = frame.data_ref()
-            && announced == Some(data.len())
-        {
-            return Ok(Self { bytes: data.clone(), _share: share });
-        }
-        let wait = Duration::from_millis(app.config.body_timeout_ms);
-        let collected = tokio::time::timeout(wait, async {
-            let mut next = match first {
-                Some(frame) => frame,
-                None => body.frame().await,
-            };
-            let mut whole = Bytes::new();
-            let mut parts: Vec<u8> = Vec::new();
-            while let Some(frame) = next {
-                let frame = frame.map_err(|error| {
-                    Problem::new(Code::Unreadable, format!("the body broke off: {error}"))
-                })?;
-                if let Ok(data) = frame.into_data() {
-                    if whole.len() + parts.len() + data.len() > max {
-                        return Err(too_large(max));
-                    }
-                    if whole.is_empty() && parts.is_empty() {
-                        whole = data;
-                    } else {
-                        if parts.is_empty() {
-                            parts.reserve(announced.unwrap_or(0).max(whole.len() + data.len()));
-                            parts.extend_from_slice(&std::mem::take(&mut whole));
-                        }
-                        parts.extend_from_slice(&data);
-                    }
-                    if announced == Some(whole.len() + parts.len()) {
-                        break;
-                    }
-                }
-                next = body.frame().await;
+        while !arriving.is_whole() {
+            match body.frame().now_or_never() {
+                Some(Some(frame)) => arriving.take(frame)?,
+                Some(None) => return Ok(arriving.end()),
+                None => return arriving.rest(body).await,
             }
-            Ok(if parts.is_empty() { whole } else { Bytes::from(parts) })
+        }
+        Ok(arriving.end())
+    }
+}
+
+/// A body that arrives. What has arrived has its share of the memory for bodies.
+struct Arriving<'a> {
+    share: Share,
+    announced: Option<usize>,
+    /// All of it, as long as it came in one piece.
+    whole: Bytes,
+    parts: Vec<u8>,
+    config: &'a ServerConfig,
+}
+
+impl Arriving<'_> {
+    fn len(&self) -> usize {
+        self.whole.len() + self.parts.len()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.announced == Some(self.len())
+    }
+
+    fn take(&mut self, frame: Result<Frame<Bytes>, axum::Error>) -> Result<(), Problem> {
+        let frame =
+            frame.map_err(|error| Problem::new(Code::Unreadable, format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { return Ok(()) };
+        let max = self.config.body_bytes_max;
+        if self.len() + data.len() > max {
+            return Err(too_large(max));
+        }
+        if !self.share.grow(data.len(), self.config.bodies_bytes_max.max(max)) {
+            return Err(no_room());
+        }
+        if self.len() == 0 {
+            self.whole = data;
+            return Ok(());
+        }
+        if self.parts.is_empty() {
+            self.parts.reserve(self.announced.unwrap_or(0).max(self.whole.len() + data.len()));
+            self.parts.extend_from_slice(&std::mem::take(&mut self.whole));
+        }
+        self.parts.extend_from_slice(&data);
+        Ok(())
+    }
+
+    async fn rest(mut self, mut body: Body) -> Result<JsonBody, Problem> {
+        let wait = Duration::from_millis(self.config.body_timeout_ms);
+        let arrived = tokio::time::timeout(wait, async {
+            while !self.is_whole()
+                && let Some(frame) = body.frame().await
+            {
+                self.take(frame)?;
+            }
+            Ok(())
         });
-        match collected.await {
-            Ok(bytes) => Ok(Self { bytes: bytes?, _share: share }),
+        match arrived.await {
+            Ok(arrived) => arrived.map(|()| self.end()),
             Err(_) => {
                 let why = format!("the body was not complete within {} ms", wait.as_millis());
                 Err(Problem::new(Code::RequestTimeout, why))
             }
         }
     }
+
+    fn end(self) -> JsonBody {
+        let bytes = if self.parts.is_empty() { self.whole } else { Bytes::from(self.parts) };
+        JsonBody { bytes, _share: self.share }
+    }
+}
+
+fn no_room() -> Problem {
+    Problem::new(Code::Busy, "too many bytes of requests are in memory")
 }
 
 fn too_large(max: usize) -> Problem {

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub struct ServerConfig {
     /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Most open connections; more are answered 503 and closed.
+    /// Most open connections; more are answered 429 and closed.
     pub connections_max: usize,
     /// Most requests that are worked on at once, long polls not counted; more are answered 429.
     pub in_flight_max: usize,

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::code::Code;
 use crate::metrics::TurnedAway;
 use crate::problem::Problem;
+use crate::trace;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -31,6 +32,8 @@ pub(crate) async fn answer(
         app.metrics.answered(busy.status().as_u16());
         return Ok(busy);
     }
+    // Kept for the log of what goes wrong; most requests have none, and a copy only counts references.
+    let (path, trace) = (request.uri().clone(), request.headers().get("traceparent").cloned());
     let routed = AssertUnwindSafe(router.call(request.map(Body::new))).catch_unwind();
     let limit_ms =
         app.config.request_timeout_ms + if long_poll { duebook_core::limits::LEASE_WAIT_MAX_MS } else { 0 };
@@ -46,6 +49,11 @@ pub(crate) async fn answer(
         }
     };
     drop(share);
+    if response.status().is_server_error() {
+        let status = response.status().as_u16();
+        let trace_id = trace.as_ref().and_then(trace::id_in);
+        tracing::warn!(status, path = path.path(), trace_id, "a request failed");
+    }
     app.metrics.answered(response.status().as_u16());
     Ok(response)
 }

@@ -244,13 +244,13 @@ fn turn_away(mut stream: TcpStream) {
     tokio::spawn(async move {
         let code = Code::Busy;
         let body = format!(
-            r#"{{"type":"{}","title":"{}","status":503,"code":"{}","detail":"too many connections are open"}}"#,
+            r#"{{"type":"{}","title":"{}","status":429,"code":"{}","detail":"too many connections are open"}}"#,
             code.type_uri(),
             code.title(),
             code.as_str()
         );
         let text = format!(
-            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+            "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
              connection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );

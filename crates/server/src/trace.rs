@@ -1,11 +1,16 @@
 //! W3C Trace Context (<https://www.w3.org/TR/trace-context/>): the trace id of a request.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
 /// The trace id of the `traceparent` header, 32 hexadecimal digits. A header that is not as the specification
 /// says is passed over, as the specification says.
 pub(crate) fn id_of(headers: &HeaderMap) -> Option<String> {
-    parse(headers.get("traceparent")?.to_str().ok()?).map(str::to_owned)
+    id_in(headers.get("traceparent")?).map(str::to_owned)
+}
+
+/// The same of the header's value.
+pub(crate) fn id_in(header: &HeaderValue) -> Option<&str> {
+    parse(header.to_str().ok()?)
 }
 
 fn parse(header: &str) -> Option<&str> {

@@ -1,7 +1,7 @@
 //! Pulled leases: lease, settle, extend.
 
 use super::schema;
-use super::tasks::check_queue_name;
+use super::tasks::check_name_in_path;
 use crate::access::{Caller, Work};
 use crate::answer::{Answer, PathPart, ok};
 use crate::app::App;
@@ -79,7 +79,7 @@ pub(super) async fn lease(
     PathPart(queue): PathPart,
     body: JsonBody,
 ) -> Answer {
-    check_queue_name(&queue, "")?;
+    check_name_in_path(&queue)?;
     caller.check_queue(&queue)?;
     let request = input::read::<Wanted>(&body.bytes)?.check()?;
     // A long poll holds no share of the memory for bodies.

@@ -1,7 +1,7 @@
 //! Queues: settings and standing.
 
 use super::schema;
-use super::tasks::check_queue_name;
+use super::tasks::check_name_in_path;
 use crate::access::{Admin, Read};
 use crate::answer::{Answer, PathPart, ok};
 use crate::app::App;
@@ -100,7 +100,7 @@ pub(super) async fn put(
     PathPart(queue): PathPart,
     body: JsonBody,
 ) -> Answer {
-    check_queue_name(&queue, "")?;
+    check_name_in_path(&queue)?;
     caller.check_queue(&queue)?;
     let mut settings: QueueSettings = input::read(&body.bytes)?;
     if let HandlerSpec::Webhook(webhook) = &mut settings.handler

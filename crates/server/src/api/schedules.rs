@@ -1,7 +1,7 @@
 //! Recurring schedules.
 
 use super::schema;
-use super::tasks::{check_payload, check_queue_name};
+use super::tasks::{check_name_in_path, check_payload, check_queue_name};
 use crate::access::{Admin, Caller, Read};
 use crate::answer::{Answer, PathPart, nothing, ok};
 use crate::app::App;
@@ -107,7 +107,7 @@ pub(super) async fn put(
     PathPart(name): PathPart,
     body: JsonBody,
 ) -> Answer {
-    check_queue_name(&name, "")?;
+    check_name_in_path(&name)?;
     let wanted: Wanted<'_> = input::read(&body.bytes)?;
     check_queue_name(&wanted.queue, "/queue")?;
     caller.check_queue(&wanted.queue)?;

@@ -64,6 +64,13 @@ pub(super) fn check_queue_name(name: &str, pointer: &str) -> Result<(), Problem>
     Err(Problem::bad(pointer, "must be 1 to 64 of a-z A-Z 0-9 . _ - :"))
 }
 
+/// The name of a queue or schedule in a path.
+pub(super) fn check_name_in_path(name: &str) -> Result<(), Problem> {
+    check_queue_name(name, "").map_err(|problem| {
+        Problem::new(problem.code, format!("the name {name:?} in the path {}", problem.detail))
+    })
+}
+
 pub(super) fn check_payload(payload: Option<&RawValue>) -> Result<(), Problem> {
     match payload {
         Some(payload) if payload.get().len() > PAYLOAD_BYTES_MAX => {

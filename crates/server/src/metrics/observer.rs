@@ -73,8 +73,10 @@ impl Observer for Metrics {
         queue.window.lock().unwrap_or_else(PoisonError::into_inner).note(now_us.div_euclid(1000), late_us);
     }
 
-    fn finished(&self, job: &Job, _outcome: &Outcome, now_us: i64) {
-        self.inner.started_finished.record(seconds_of_us(now_us - job.started_us()));
+    fn finished(&self, job: &Job, outcome: &Outcome, now_us: i64) {
+        let took_us = now_us - job.started_us();
+        self.inner.started_finished.record(seconds_of_us(took_us));
+        log(job, outcome, took_us);
     }
 
     fn pool(&self, workers: usize, busy: usize, waiting: usize) {
@@ -96,6 +98,22 @@ impl Observer for Metrics {
             counter(&self.inner.recorder, names::SWEPT, labels)
         });
         counter.increment(count as u64);
+    }
+}
+
+/// One line per attempt: failures as information, successes for debugging. `RUST_LOG=duebook::task=…` says
+/// which are written.
+fn log(job: &Job, outcome: &Outcome, took_us: i64) {
+    let (queue, key, attempt) = (&*job.queue, &*job.task.key, job.task.head.attempt);
+    match outcome {
+        Outcome::Done => {
+            tracing::debug!(target: "duebook::task", task = %job.task.id, queue, key, attempt, took_us,
+                trace_id = %job.trace_id(), "done");
+        }
+        Outcome::Failed { class, error, .. } => {
+            tracing::info!(target: "duebook::task", task = %job.task.id, queue, key, attempt, took_us,
+                trace_id = %job.trace_id(), class = class.as_str(), error = error.as_str(), "failed");
+        }
     }
 }
 

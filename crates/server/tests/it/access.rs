@@ -72,7 +72,7 @@ async fn every_route_needs_its_scope_and_no_other() {
         let made = make(&node, scope, &[scope], &[]).await;
         let key = made["key"].as_str().unwrap();
         for (method, path, needed) in ROUTES {
-            let path = path.replace('{', "").replace('}', "");
+            let path = path.replace(['{', '}'], "");
             let answer = ask(&node, Some(key), method, &path, "{}").await;
             let allowed = scope == "admin" || needed.is_none_or(|needed| needed == scope);
             if allowed {
