@@ -40,7 +40,7 @@ impl Config {
         Self {
             queue,
             name: format!("worker-{}", std::process::id()),
-            concurrency: 64,
+            concurrency: 256,
             polls: 4,
             lease_max: 100,
             lease_ms: 30_000,

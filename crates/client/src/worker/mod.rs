@@ -85,7 +85,8 @@ impl Worker {
         self
     }
 
-    /// Most handlers at once; 64 by default.
+    /// Most handlers at once; 256 by default. It also bounds what is asked for ahead: a poll takes its share of the free
+    /// handlers, so few handlers at a high rate make tasks late (5,000 a second want 256 or more).
     pub const fn concurrency(mut self, handlers: usize) -> Self {
         self.config.concurrency = handlers;
         self

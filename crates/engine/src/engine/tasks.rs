@@ -3,7 +3,7 @@
 use super::{Engine, EngineError, only, unexpected};
 use crate::inbox::Withdraw;
 use duebook_core::{Command, LeaseKey, NewTask, OnConflict, Priority, QueueId, Refusal, State, Task, TaskId};
-use duebook_store::{Act, Target, Unit, Write, Written};
+use duebook_store::{Act, Target, Unit, Urgency, Write, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -102,17 +102,35 @@ impl Engine {
                 actor: request.actor,
             }));
         }
+        // Replacing needs a second try where the task is claimed ahead; of the others no copy is kept.
+        let replacing: Vec<Option<NewTask>> = writes.iter().map(replacement).collect();
         let results = self.core.store.submit(Unit::each(writes)).await?;
-        Ok(results
-            .into_iter()
-            .map(|result| match result {
+        let mut answers = Vec::with_capacity(results.len());
+        for (result, new) in results.into_iter().zip(replacing) {
+            let result = match (result, new) {
+                (Err(Refusal::IllegalState(State::Running)), Some(new)) => self.replace_claimed(new).await?,
+                (result, _) => result,
+            };
+            answers.push(match result {
                 Ok(Written::Scheduled { id, created, existing, committed_ms }) => {
                     Ok(ScheduleAnswer { id, created, existing, created_ms, committed_ms })
                 }
                 Ok(_) => Err(unexpected(None)),
                 Err(refusal) => Err(refusal.into()),
-            })
-            .collect())
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Replaces a task that is claimed, if its handler has not started: takes the claim back first.
+    async fn replace_claimed(&self, new: NewTask) -> Result<Result<Written, Refusal>, EngineError> {
+        let running = Err(Refusal::IllegalState(State::Running));
+        let Some(task) = self.core.store.find(new.queue, &new.key).await? else { return Ok(running) };
+        let Some(lease) = self.withdraw(task.id, task.queue).await else { return Ok(running) };
+        let release = Write::Act(Act::own(task.id, Command::Release { lease }));
+        let unit = Unit { writes: vec![release, Write::Schedule(new)], atomic: true, urgency: Urgency::Now };
+        let mut results = self.core.store.submit(unit).await?;
+        Ok(results.pop().unwrap_or(running))
     }
 
     /// Cancels a task: outright if its handler has not started, else the handler is asked to stop.
@@ -249,5 +267,13 @@ impl Engine {
             Written::Task(task) => Ok(task),
             _ => Err(unexpected(None)),
         }
+    }
+}
+
+/// A copy of a write that replaces.
+fn replacement(write: &Write) -> Option<NewTask> {
+    match write {
+        Write::Schedule(new) if new.on_conflict == OnConflict::Replace => Some(new.clone()),
+        _ => None,
     }
 }
