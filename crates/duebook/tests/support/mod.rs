@@ -1,4 +1,5 @@
 //! The real binary as a child process: started on a free port, killed, started again on the same data.
+#![allow(dead_code)] // each test program uses a part of it
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
