@@ -46,7 +46,8 @@ async fn a_poll_without_a_wait_answers_at_once_with_what_is_due() {
     let asked_ms = world.now_ms();
     assert_eq!(world.engine.lease(QUEUE, ask(10, 0)).await.unwrap().len(), 10);
     assert!(world.now_ms() - asked_ms < 50);
-    let (a, b) = tokio::join!(world.engine.lease(QUEUE, ask(10, 100)), world.engine.lease(QUEUE, ask(10, 100)));
+    let (a, b) =
+        tokio::join!(world.engine.lease(QUEUE, ask(10, 100)), world.engine.lease(QUEUE, ask(10, 100)));
     assert_eq!(a.unwrap().len() + b.unwrap().len(), 15);
     let asked_ms = world.now_ms();
     assert!(world.engine.lease(QUEUE, ask(10, 300)).await.unwrap().is_empty());

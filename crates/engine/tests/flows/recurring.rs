@@ -1,8 +1,8 @@
 //! Recurring schedules, retention.
 
 use crate::world::{QUEUE, World, done, in_process};
-use duebook_core::recurring::{CatchUp, Every};
 use duebook_core::State;
+use duebook_core::recurring::{CatchUp, Every};
 use duebook_engine::{EngineConfig, Retention};
 use duebook_store::Reader;
 

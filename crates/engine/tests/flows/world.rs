@@ -89,8 +89,7 @@ impl World {
 
     async fn start(clock: Arc<VirtualClock>, store: Arc<MemoryStore>, config: EngineConfig) -> Self {
         let runtime = Arc::new(Virtual { clock: Arc::clone(&clock), random: AtomicU64::new(1) });
-        let engine =
-            Engine::start(Arc::clone(&store) as _, runtime, config, Arc::new(Silent)).await.unwrap();
+        let engine = Engine::start(Arc::clone(&store) as _, runtime, config, Arc::new(Silent)).await.unwrap();
         Self { store, clock, engine, starts: Arc::default() }
     }
 
