@@ -133,7 +133,14 @@ pub(crate) struct DrainArgs {
 /// When the node cannot be started or reached.
 pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     match args.which {
-        Which::Schedule(args) => crate::schedule::run(args).await,
+        // One thread makes the load, so that the server under test has the other cores.
+        Which::Schedule(args) => {
+            tokio::task::spawn_blocking(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(crate::schedule::run(args))
+            })
+            .await?
+        }
         Which::Fire(args) => crate::fire::run(args).await,
         Which::Drain(args) => crate::drain::run(args).await,
     }
