@@ -90,7 +90,7 @@ pub(crate) struct Settings {
     /// Folder to which tasks are written as JSON lines before they are deleted.
     #[arg(long, env = "DUEBOOK_EXPORT_DIR", value_name = "DIR")]
     export_dir: Option<PathBuf>,
-    /// A retry policy, NAME=MS,MS,…[@JITTER]; in the file a table [retry.NAME] with delays_ms and jitter.
+    /// A retry policy, NAME=MS,MS,… or NAME=MS,MS,…@JITTER; in the file a table `retry.NAME` with delays_ms and jitter.
     #[arg(long = "retry", env = "DUEBOOK_RETRY", value_name = "POLICY", value_delimiter = ';')]
     #[serde(skip)]
     retry_flags: Vec<NamedPolicy>,
