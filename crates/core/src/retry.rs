@@ -102,10 +102,10 @@ impl RetryPolicy {
         Self::exact(&[10_000; 5])
     }
 
-    /// Built in: two times after 5 s.
+    /// Built in: after 5 s, then after 10 s.
     #[must_use]
     pub fn storage() -> Self {
-        Self::exact(&[5_000; 2])
+        Self::exact(&[5_000, 10_000])
     }
 
     /// Built in: no second attempt.
@@ -329,12 +329,12 @@ mod tests {
         let cases: &[(Option<&str>, FailureClass, &[u64])] = &[
             (None, Transient, &[1_000, 5_000, 30_000]),
             (None, Busy, &[10_000; 5]),
-            (None, Storage, &[5_000; 2]),
+            (None, Storage, &[5_000, 10_000]),
             (Some("exponential"), Transient, &[1_000, 2_000, 4_000]),
             (Some("exponential"), Busy, &[1_000, 2_000, 4_000]),
             (Some("never"), Busy, &[]),
             (Some("busy"), Transient, &[10_000; 5]),
-            (Some("gone"), Storage, &[5_000; 2]),
+            (Some("gone"), Storage, &[5_000, 10_000]),
         ];
         for (policy_override, class, expected) in cases {
             assert_eq!(

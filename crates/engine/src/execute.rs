@@ -3,8 +3,9 @@
 use crate::handler::Outcome;
 use crate::job::Job;
 use crate::shared::Core;
-use duebook_core::Verdict;
 use duebook_core::retry::{FailureClass, NextAttempt};
+use duebook_core::{Command, Verdict};
+use duebook_store::{Act, Unit, Urgency, Write};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use std::panic::AssertUnwindSafe;
@@ -19,6 +20,10 @@ pub(crate) struct Settled {
 
 /// Runs one attempt to its end. Does nothing if the job was withdrawn.
 pub(crate) async fn run(core: &Arc<Core>, job: Arc<Job>) {
+    if job.handler.as_ref().is_some_and(|handler| !handler.is_ready()) {
+        give_back(core, &job);
+        return;
+    }
     if !begin(core, &job) {
         return;
     }
@@ -28,6 +33,14 @@ pub(crate) async fn run(core: &Arc<Core>, job: Arc<Job>) {
     core.note_service_time(now_us - job.started_us());
     let (verdict, error) = classify(core, &job, outcome);
     core.settler.push(Settled { job, verdict, error });
+}
+
+/// The handler stopped taking tasks while this one waited for a worker.
+fn give_back(core: &Core, job: &Job) {
+    if job.withdraw() {
+        let release = Write::Act(Act::own(job.task.id, Command::Release { lease: job.lease }));
+        core.submit_later(Unit { writes: vec![release], atomic: false, urgency: Urgency::Linger });
+    }
 }
 
 fn begin(core: &Core, job: &Job) -> bool {

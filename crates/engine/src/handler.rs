@@ -32,6 +32,10 @@ impl Outcome {
 pub trait Handler: Send + Sync + 'static {
     /// Runs one attempt. The future is dropped at the attempt's deadline.
     fn run<'a>(&'a self, job: &'a Arc<Job>) -> BoxFuture<'a, Outcome>;
+    /// Whether it can run a task right now. If not, the task is given back and the attempt does not count.
+    fn is_ready(&self) -> bool {
+        true
+    }
 }
 
 /// A handler from an async function.

@@ -38,6 +38,8 @@ pub(crate) struct Claimed {
 pub(crate) struct Page {
     pub(crate) request: PageRequest,
     pub(crate) rows: Result<Vec<DueRow>, StoreError>,
+    /// Which of the runner's sources asked for it.
+    pub(crate) source_number: u64,
 }
 
 #[derive(Default)]
@@ -54,6 +56,8 @@ pub(crate) struct Mail {
     pub(crate) questions: Vec<(Vec<TaskId>, oneshot::Sender<Vec<bool>>)>,
     pub(crate) settings: Option<QueueSettings>,
     pub(crate) stop: bool,
+    /// The runner has ended and reads no more.
+    closed: bool,
 }
 
 #[derive(Default)]
@@ -63,10 +67,23 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Puts something in and wakes the runner.
+    /// Puts something in and wakes the runner. Once the runner has ended it is dropped instead, so that
+    /// whoever waits for an answer hears that none will come.
     pub(crate) fn put(&self, put: impl FnOnce(&mut Mail)) {
-        put(&mut self.mail.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        if mail.closed {
+            put(&mut Mail::default());
+            return;
+        }
+        put(&mut mail);
+        drop(mail);
         self.bell.notify_one();
+    }
+
+    /// Drops what is in it and whatever comes later.
+    pub(crate) fn close(&self) {
+        let closed = Mail { closed: true, ..Mail::default() };
+        *self.mail.lock().unwrap_or_else(PoisonError::into_inner) = closed;
     }
 
     /// Offers tasks that became pending.

@@ -77,6 +77,10 @@ impl Job {
         self.phase.load(Ordering::Acquire) == WAITING
     }
 
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == WITHDRAWN
+    }
+
     /// When the handler started, in epoch microseconds; 0 before.
     pub fn started_us(&self) -> i64 {
         self.started_us.load(Ordering::Acquire)

@@ -133,8 +133,10 @@ impl Pool {
         let size = next_size(self.wanted.load(Ordering::Acquire), &sample, &self.limits);
         self.wanted.store(size, Ordering::Release);
         self.grow(core);
-        if size < self.workers.load(Ordering::Acquire) {
-            // One idle worker at a time sees that it is not wanted any more.
+        // Idle workers that are not wanted any more leave; and if a job waits beside an idle worker, their
+        // meeting was missed.
+        let unwanted = self.workers.load(Ordering::Acquire).saturating_sub(size);
+        for _ in 0..unwanted.max(sample.waiting).min(self.idle.load(Ordering::Acquire)) {
             self.work.notify_one();
         }
         let (workers, busy, waiting) = self.sizes();

@@ -68,6 +68,8 @@ pub(crate) struct Runner {
     pulls: VecDeque<Pull>,
     claims_in_flight: usize,
     page_in_flight: bool,
+    /// Grows with each change of the source: pages that an earlier one asked for are not for this one.
+    source_number: u64,
     sweep_in_flight: bool,
     next_sweep_ms: i64,
     next_claim_ms: i64,
@@ -87,7 +89,7 @@ impl Runner {
             source,
             gate,
             limiter: None,
-            retry: None,
+            retry: settings.retry.as_deref().map(Arc::from),
             held: IdMap::default(),
             out: 0,
             timers: Wheel::new(u64::try_from(now_ms).unwrap_or(0)),
@@ -95,6 +97,7 @@ impl Runner {
             pulls: VecDeque::new(),
             claims_in_flight: 0,
             page_in_flight: false,
+            source_number: 0,
             sweep_in_flight: false,
             next_sweep_ms: now_ms + core.config.sweep_ms,
             next_claim_ms: i64::MIN,
@@ -106,7 +109,7 @@ impl Runner {
             queue,
             settings,
         };
-        runner.adopt_settings();
+        runner.adopt_rate();
         runner
     }
 
@@ -121,6 +124,7 @@ impl Runner {
                 self.give_back_unstarted();
             }
             if self.stopping && self.claims_in_flight == 0 && (self.out == 0 || self.is_lease()) {
+                self.queue.inbox.close();
                 self.queue.note_stopped();
                 return;
             }
@@ -147,12 +151,20 @@ impl Runner {
     fn wait_us(&self) -> u64 {
         let now_us = self.core.runtime.clock().now_us();
         // The wall clock may jump: look again after a while in any case.
-        let mut wake_ms = self.next_sweep_ms.min(now_us.div_euclid(1000) + self.core.config.sweep_ms);
+        let mut wake_ms = now_us.div_euclid(1000) + self.core.config.sweep_ms;
         let mut by = |at_ms: i64| wake_ms = wake_ms.min(at_ms);
         if let Some(tick) = self.timers.next_wake_ms() {
             by(i64::try_from(tick).unwrap_or(i64::MAX));
         }
+        // Pulls are answered at the end of their wait whatever the queue is allowed to do.
+        let settled = self.claims_in_flight == 0 && !self.page_in_flight;
+        if settled && let Some(deadline_ms) = self.pulls.iter().map(|pull| pull.deadline_ms).min() {
+            by(deadline_ms);
+        }
         if !self.stopping && !self.settings.paused {
+            if !self.sweep_in_flight {
+                by(self.next_sweep_ms);
+            }
             if let Some(at_ms) = self.source.next_page_ms()
                 && !self.page_in_flight
             {
@@ -174,10 +186,6 @@ impl Runner {
                 if !self.again.is_empty() {
                     by(self.again_at_ms.max(not_before_ms));
                 }
-            }
-            let settled = self.claims_in_flight == 0 && !self.page_in_flight;
-            if settled && let Some(deadline_ms) = self.pulls.iter().map(|pull| pull.deadline_ms).min() {
-                by(deadline_ms);
             }
             if let Some(since_ms) = self.unpulled_since_ms {
                 by(since_ms + UNPULLED_MS);

@@ -48,7 +48,7 @@ impl Core {
         observer: Arc<dyn Observer>,
     ) -> Self {
         Self {
-            handlers: Arc::new(Handlers::new(&config.webhook)),
+            handlers: Arc::new(Handlers::new(&config.webhook, Arc::clone(&runtime))),
             pool: Pool::new(config.pool),
             settler: Settler::default(),
             leases: Leases::default(),

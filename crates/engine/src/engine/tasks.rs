@@ -108,29 +108,32 @@ impl Engine {
         let mut answers = Vec::with_capacity(results.len());
         for (result, new) in results.into_iter().zip(replacing) {
             let result = match (result, new) {
-                (Err(Refusal::IllegalState(State::Running)), Some(new)) => self.replace_claimed(new).await?,
-                (result, _) => result,
+                (Err(Refusal::IllegalState(State::Running)), Some(new)) => self.replace_claimed(new).await,
+                (result, _) => result.map_err(EngineError::from),
             };
             answers.push(match result {
                 Ok(Written::Scheduled { id, created, existing, committed_ms }) => {
                     Ok(ScheduleAnswer { id, created, existing, created_ms, committed_ms })
                 }
                 Ok(_) => Err(unexpected(None)),
-                Err(refusal) => Err(refusal.into()),
+                Err(error) => Err(error),
             });
         }
         Ok(answers)
     }
 
     /// Replaces a task that is claimed, if its handler has not started: takes the claim back first.
-    async fn replace_claimed(&self, new: NewTask) -> Result<Result<Written, Refusal>, EngineError> {
-        let running = Err(Refusal::IllegalState(State::Running));
-        let Some(task) = self.core.store.find(new.queue, &new.key).await? else { return Ok(running) };
-        let Some(lease) = self.withdraw(task.id, task.queue).await else { return Ok(running) };
-        let release = Write::Act(Act::own(task.id, Command::Release { lease }));
-        let unit = Unit { writes: vec![release, Write::Schedule(new)], atomic: true, urgency: Urgency::Now };
-        let mut results = self.core.store.submit(unit).await?;
-        Ok(results.pop().unwrap_or(running))
+    async fn replace_claimed(&self, new: NewTask) -> Result<Written, EngineError> {
+        let withdrawn = match self.core.store.find(new.queue, &new.key).await? {
+            Some(task) => self.withdraw(task.id, task.queue).await.map(|lease| (task.id, lease)),
+            None => None,
+        };
+        let mut writes = vec![Write::Schedule(new)];
+        // If nobody holds it, it has started; or it has come back by itself, and can be replaced now.
+        if let Some((id, lease)) = withdrawn {
+            writes.insert(0, Write::Act(Act::own(id, Command::Release { lease })));
+        }
+        only(self.core.store.submit(Unit { writes, atomic: true, urgency: Urgency::Now }).await?)
     }
 
     /// Cancels a task: outright if its handler has not started, else the handler is asked to stop.

@@ -4,8 +4,10 @@ mod webhook;
 
 use crate::config::WebhookConfig;
 use crate::handler::Handler;
+use crate::runtime::Runtime;
 use duebook_core::breaker::{Breaker, BreakerConfig, Permit};
-use duebook_core::{Clock, HandlerSpec, QueueSettings};
+use duebook_core::{Clock, HandlerSpec, QueueSettings, TaskId};
+use duebook_store::DueRow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -15,6 +17,7 @@ pub use webhook::WebhookClient;
 pub(crate) struct Handlers {
     inprocess: RwLock<HashMap<String, Arc<dyn Handler>>>,
     config: WebhookConfig,
+    runtime: Arc<dyn Runtime>,
     /// Made when the first webhook needs it.
     webhooks: OnceLock<Option<WebhookClient>>,
     /// One breaker per address, shared by all queues that call it.
@@ -22,10 +25,11 @@ pub(crate) struct Handlers {
 }
 
 impl Handlers {
-    pub(crate) fn new(config: &WebhookConfig) -> Self {
+    pub(crate) fn new(config: &WebhookConfig, runtime: Arc<dyn Runtime>) -> Self {
         Self {
             inprocess: RwLock::default(),
             config: config.clone(),
+            runtime,
             webhooks: OnceLock::new(),
             breakers: Mutex::default(),
         }
@@ -63,12 +67,12 @@ impl Handlers {
                 );
                 let handler = self
                     .webhooks()
-                    .and_then(|client| client.handler(spec, Arc::clone(&breaker)))
+                    .and_then(|client| client.handler(spec, Arc::clone(&breaker), Arc::clone(&self.runtime)))
                     .map(|handler| Arc::new(handler) as Arc<dyn Handler>);
                 Kind::Webhook { handler, breaker }
             }
         };
-        Gate { kind, handlers: Arc::clone(self), retry_at_ms: None }
+        Gate { kind, handlers: Arc::clone(self), retry_at_ms: None, probe: None }
     }
 }
 
@@ -83,7 +87,18 @@ pub(crate) struct Gate {
     kind: Kind,
     handlers: Arc<Handlers>,
     retry_at_ms: Option<i64>,
+    probe: Option<Probe>,
 }
+
+/// A probe that was granted to a task of this queue, with the breaker before and after it was.
+struct Probe {
+    task: TaskId,
+    before: Breaker,
+    granted: Breaker,
+}
+
+/// While another queue probes the same address, its answer can come at any moment.
+const ASK_AGAIN_MS: i64 = 250;
 
 impl Gate {
     /// The handler for a job; none for pulled leases.
@@ -100,18 +115,53 @@ impl Gate {
         matches!(self.kind, Kind::Lease) || self.handler().is_some()
     }
 
-    /// How many tasks may be claimed now: all, one as a probe, or none.
+    /// How many tasks may be claimed now: all, one as a probe, or none. Only a look: see [`Self::enter`].
     pub(crate) fn permits(&mut self, now_ms: i64) -> usize {
         let Kind::Webhook { breaker, .. } = &self.kind else { return usize::MAX };
-        let permit = breaker.lock().unwrap_or_else(PoisonError::into_inner).allow(now_ms);
+        let permit = breaker.lock().unwrap_or_else(PoisonError::into_inner).clone().allow(now_ms);
         self.retry_at_ms = None;
         match permit {
             Permit::Yes => usize::MAX,
             Permit::Probe => 1,
             Permit::No { retry_at_ms } => {
-                self.retry_at_ms = Some(retry_at_ms);
+                self.retry_at_ms = Some(retry_at_ms.min(now_ms + ASK_AGAIN_MS));
                 0
             }
+        }
+    }
+
+    /// Takes the permit for these tasks. False if there is none for them, after all: queues that call the
+    /// same address share its breaker.
+    pub(crate) fn enter(&mut self, now_ms: i64, rows: &[DueRow]) -> bool {
+        let Kind::Webhook { breaker, .. } = &self.kind else { return true };
+        let mut breaker = breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = breaker.clone();
+        match (breaker.allow(now_ms), rows) {
+            (Permit::Yes, _) => true,
+            (Permit::Probe, [row]) => {
+                self.probe = Some(Probe { task: row.id, before, granted: breaker.clone() });
+                true
+            }
+            (Permit::Probe, _) => {
+                *breaker = before;
+                false
+            }
+            (Permit::No { .. }, _) => false,
+        }
+    }
+
+    /// The task that was let through as a probe.
+    pub(crate) fn probe(&self) -> Option<TaskId> {
+        self.probe.as_ref().map(|probe| probe.task)
+    }
+
+    /// The probe's task is not held any more. If its call was not made, the breaker still waits for the
+    /// answer: then the permit is given back.
+    pub(crate) fn end_probe(&mut self) {
+        let (Some(probe), Kind::Webhook { breaker, .. }) = (self.probe.take(), &self.kind) else { return };
+        let mut breaker = breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        if *breaker == probe.granted {
+            *breaker = probe.before;
         }
     }
 

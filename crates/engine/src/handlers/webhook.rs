@@ -13,17 +13,16 @@ use super::note;
 use crate::config::WebhookConfig;
 use crate::handler::{Handler, Outcome};
 use crate::job::Job;
-use crate::runtime::BoxFuture;
-use duebook_core::breaker::Breaker;
+use crate::runtime::{BoxFuture, Runtime};
+use duebook_core::breaker::{Breaker, BreakerState};
 use duebook_core::queue::WebhookSpec;
 use duebook_core::retry::FailureClass;
 use duebook_core::signature::WebhookSecret;
-use duebook_core::{Clock, SystemClock};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const RETRY_AFTER_MAX_S: u64 = 86_400;
@@ -54,7 +53,12 @@ impl WebhookClient {
     }
 
     /// The handler of a queue; none if its settings cannot be used.
-    pub(super) fn handler(&self, spec: &WebhookSpec, breaker: Arc<Mutex<Breaker>>) -> Option<WebhookHandler> {
+    pub(super) fn handler(
+        &self,
+        spec: &WebhookSpec,
+        breaker: Arc<Mutex<Breaker>>,
+        runtime: Arc<dyn Runtime>,
+    ) -> Option<WebhookHandler> {
         let url = reqwest::Url::parse(&spec.url)
             .map_err(|error| tracing::error!(url = spec.url, %error, "webhook address cannot be read"))
             .ok()?;
@@ -66,7 +70,7 @@ impl WebhookClient {
                 return None;
             }
         };
-        Some(WebhookHandler { client: self.clone(), url, secret, breaker })
+        Some(WebhookHandler { client: self.clone(), url, secret, breaker, runtime })
     }
 }
 
@@ -76,6 +80,19 @@ pub(super) struct WebhookHandler {
     url: reqwest::Url,
     secret: Option<WebhookSecret>,
     breaker: Arc<Mutex<Breaker>>,
+    runtime: Arc<dyn Runtime>,
+}
+
+/// A call that is being made. One that is dropped at its deadline has failed.
+struct Call<'a> {
+    handler: &'a WebhookHandler,
+    healthy: bool,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        note(&self.handler.breaker, self.healthy, self.handler.runtime.clock());
+    }
 }
 
 /// The body of a call.
@@ -104,8 +121,7 @@ fn rfc3339(ms: i64) -> String {
 
 impl WebhookHandler {
     async fn call(&self, job: &Job) -> (Outcome, bool) {
-        let clock = SystemClock;
-        let now_ms = clock.now_ms();
+        let now_ms = self.runtime.clock().now_ms();
         let id = job.task.id.to_string();
         let trace_id = job.trace_id();
         let body = Body {
@@ -171,7 +187,7 @@ impl WebhookHandler {
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
-            .and_then(retry_after_ms);
+            .and_then(|text| retry_after_ms(text, self.runtime.clock().now_ms()));
         let words = self.read_some(response).await;
         let error = format!("{} {}", status, words).trim_end().to_owned();
         let class = match status {
@@ -197,12 +213,12 @@ impl WebhookHandler {
 }
 
 /// `Retry-After` in seconds or as an HTTP date (RFC 9110, 10.2.3), in milliseconds from now.
-fn retry_after_ms(text: &str) -> Option<u64> {
+fn retry_after_ms(text: &str, now_ms: i64) -> Option<u64> {
     if let Ok(seconds) = text.trim().parse::<u64>() {
         return Some(seconds.min(RETRY_AFTER_MAX_S) * 1000);
     }
     let at = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp().as_millisecond();
-    let wait_ms = u64::try_from(at - SystemClock.now_ms()).unwrap_or(0);
+    let wait_ms = u64::try_from(at - now_ms).unwrap_or(0);
     Some(wait_ms.min(RETRY_AFTER_MAX_S * 1000))
 }
 
@@ -217,10 +233,16 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 impl Handler for WebhookHandler {
     fn run<'a>(&'a self, job: &'a Arc<Job>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
+            let mut call = Call { handler: self, healthy: false };
             let (outcome, healthy) = self.call(job).await;
-            note(&self.breaker, healthy, &SystemClock);
+            call.healthy = healthy;
             outcome
         })
+    }
+
+    fn is_ready(&self) -> bool {
+        let breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        breaker.state(self.runtime.clock().now_ms()) != BreakerState::Open
     }
 }
 
@@ -230,9 +252,11 @@ mod tests {
 
     #[test]
     fn retry_after_is_read_in_both_forms() {
-        assert_eq!(retry_after_ms("7"), Some(7_000));
-        assert_eq!(retry_after_ms("999999999"), Some(RETRY_AFTER_MAX_S * 1000));
-        assert_eq!(retry_after_ms("Wed, 21 Oct 2015 07:28:00 GMT"), Some(0));
-        assert_eq!(retry_after_ms("soon"), None);
+        let now_ms = 1_445_412_475_000;
+        assert_eq!(retry_after_ms("7", now_ms), Some(7_000));
+        assert_eq!(retry_after_ms("999999999", now_ms), Some(RETRY_AFTER_MAX_S * 1000));
+        assert_eq!(retry_after_ms("Wed, 21 Oct 2015 07:28:00 GMT", now_ms), Some(5_000));
+        assert_eq!(retry_after_ms("Wed, 21 Oct 2015 07:27:00 GMT", now_ms), Some(0));
+        assert_eq!(retry_after_ms("soon", now_ms), None);
     }
 }

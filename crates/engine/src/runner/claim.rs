@@ -1,7 +1,7 @@
 //! Finding what may be due, and claiming it.
 
 use super::slots::Slot;
-use super::{AHEAD_ITEMS_MAX, CLAIMS_IN_FLIGHT_MAX, Runner, URGENT_MS};
+use super::{AHEAD_ITEMS_MAX, CLAIM_RETRY_MS, CLAIMS_IN_FLIGHT_MAX, Runner, URGENT_MS};
 use crate::inbox::{Claimed, Page};
 use crate::source::PageRequest;
 use duebook_core::Command;
@@ -19,16 +19,18 @@ impl Runner {
         {
             self.page_in_flight = true;
             let (core, queue) = (Arc::clone(&self.core), Arc::clone(&self.queue));
+            let source_number = self.source_number;
             self.core.runtime.spawn(Box::pin(async move {
                 let PageRequest { after, until_ms, limit } = request;
                 let rows = core.store.due_page(queue.id, after, until_ms, limit).await;
-                queue.inbox.put(|mail| mail.pages.push(Page { request, rows }));
+                queue.inbox.put(|mail| mail.pages.push(Page { request, rows, source_number }));
             }));
         }
         if now_ms >= self.next_sweep_ms && !self.sweep_in_flight {
             self.next_sweep_ms = now_ms + self.core.config.sweep_ms;
-            // What the source knows to be due need not be swept for.
-            let backlog = self.source.next_due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+            // What is known to be due need not be swept for.
+            let backlog =
+                !self.again.is_empty() || self.source.next_due_ms().is_some_and(|due_ms| due_ms <= now_ms);
             if !backlog && !self.page_in_flight {
                 self.sweep_in_flight = true;
                 let until_ms = now_ms - self.core.config.sweep_grace_ms;
@@ -78,6 +80,7 @@ impl Runner {
             if room == 0 || !self.is_time_to_claim(now_ms) {
                 return;
             }
+            self.watch_probe();
             let room = room.min(self.gate.permits(now_ms));
             let tokens = match &mut self.limiter {
                 None => room,
@@ -97,7 +100,31 @@ impl Runner {
             if rows.is_empty() {
                 return;
             }
+            if !self.gate.enter(now_ms, &rows) {
+                self.put_off(rows, now_ms);
+                return;
+            }
             self.submit_claim(rows, now_ms);
+        }
+    }
+
+    /// Rows that were found and cannot be claimed now, all the same.
+    fn put_off(&mut self, rows: Vec<DueRow>, now_ms: i64) {
+        if let Some(limiter) = &mut self.limiter {
+            limiter.give_back(u32::try_from(rows.len()).unwrap_or(0));
+        }
+        for row in &rows {
+            self.forget_claim(row.id);
+        }
+        self.again.extend(rows);
+        self.again_at_ms = now_ms + CLAIM_RETRY_MS;
+    }
+
+    /// A probe whose task did not get as far as its handler tells nothing: the next task may be it.
+    pub(super) fn watch_probe(&mut self) {
+        let Some(id) = self.gate.probe() else { return };
+        if matches!(self.held.get(&id), None | Some(Slot::Withdrawn)) {
+            self.gate.end_probe();
         }
     }
 
@@ -114,14 +141,24 @@ impl Runner {
             rows.extend(self.again.drain(keep..));
         }
         self.source.take(now_ms + self.ahead_ms(), max - rows.len(), &mut rows);
-        let held = &mut self.held;
+        let (held, again) = (&mut self.held, &mut self.again);
+        let waiting = again.len();
         rows.retain(|row| match held.entry(row.id) {
-            Entry::Occupied(_) => false,
+            Entry::Occupied(slot) => {
+                // If that claim is refused because the task was moved, this may be its new time.
+                if matches!(slot.get(), Slot::Claiming(_)) {
+                    again.push(*row);
+                }
+                false
+            }
             Entry::Vacant(place) => {
                 place.insert(Slot::Claiming(None));
                 true
             }
         });
+        if again.len() > waiting {
+            self.again_at_ms = now_ms + CLAIM_RETRY_MS;
+        }
         rows
     }
 

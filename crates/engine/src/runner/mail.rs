@@ -26,7 +26,7 @@ impl Runner {
         if !mail.offers.is_empty() {
             self.source.offer(&mail.offers, now_ms);
         }
-        for page in mail.pages {
+        for page in mail.pages.into_iter().filter(|page| page.source_number == self.source_number) {
             self.page_in_flight = false;
             self.source.page(&page.request, &page.rows, now_ms);
         }
@@ -47,7 +47,11 @@ impl Runner {
             }
         }
         for (ids, reply) in mail.questions {
-            let held = |id: &TaskId| !matches!(self.held.get(id), None | Some(Slot::Withdrawn));
+            let held = |id: &TaskId| match self.held.get(id) {
+                None | Some(Slot::Withdrawn) => false,
+                Some(Slot::Out(job)) => !job.is_withdrawn(),
+                Some(_) => true,
+            };
             let _ = reply.send(ids.iter().map(held).collect());
         }
         self.pulls.extend(mail.pulls);
@@ -78,23 +82,29 @@ impl Runner {
     pub(super) fn change_settings(&mut self, settings: QueueSettings, now_ms: i64) {
         let other_source = settings.tier != self.settings.tier;
         let other_handler = settings.handler != self.settings.handler;
+        let other_rate = settings.rate_per_second != self.settings.rate_per_second;
         let paused = settings.paused && !self.settings.paused;
         self.settings = settings;
         if other_source {
             self.source = source_for(self.settings.tier, self.core.source_limits(), now_ms);
+            self.source_number += 1;
             self.page_in_flight = false;
-        }
-        if other_handler {
-            self.gate = self.core.handlers.gate(&self.queue.name, &self.settings);
         }
         if other_handler || paused {
             self.give_back_unstarted();
         }
-        self.adopt_settings();
+        if other_handler {
+            self.watch_probe();
+            self.gate = self.core.handlers.gate(&self.queue.name, &self.settings);
+        }
+        self.retry = self.settings.retry.as_deref().map(Arc::from);
+        // Another setting must not fill the bucket again.
+        if other_rate {
+            self.adopt_rate();
+        }
     }
 
-    pub(super) fn adopt_settings(&mut self) {
-        self.retry = self.settings.retry.as_deref().map(Arc::from);
+    pub(super) fn adopt_rate(&mut self) {
         self.limiter = self
             .settings
             .rate_per_second

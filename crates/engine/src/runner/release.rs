@@ -44,7 +44,6 @@ impl Runner {
     }
 
     pub(super) fn serve_pulls(&mut self, now_ms: i64) {
-        self.pulls.retain(|pull| !pull.reply.is_closed());
         while self.ready.len() > 0
             && let Some(pull) = self.pulls.pop_front()
         {
@@ -73,6 +72,7 @@ impl Runner {
     pub(super) fn expire_pulls(&mut self, now_ms: i64) {
         let answered = self.claims_in_flight == 0 && !self.page_in_flight;
         let no_work_here = !self.is_lease() || self.stopping;
+        self.pulls.retain(|pull| !pull.reply.is_closed());
         if !(answered || no_work_here) || self.pulls.is_empty() {
             return;
         }

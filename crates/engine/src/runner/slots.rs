@@ -1,6 +1,7 @@
 //! What a runner holds: a slot per claimed task, and the two lanes of due ones that wait for a place.
 
 use crate::job::Job;
+use duebook_core::pool::LanePicker;
 use duebook_core::{LeaseKey, Priority, TaskId};
 use duebook_wheel::Handle;
 use std::collections::{HashMap, VecDeque};
@@ -45,9 +46,10 @@ impl Hasher for IdHasher {
 
 pub(crate) type IdMap<V> = HashMap<TaskId, V, BuildHasherDefault<IdHasher>>;
 
-/// The two lanes of due tasks that wait for a place.
+/// The two lanes of due tasks that wait for a place, served by weight.
 #[derive(Default)]
 pub(super) struct ReadyLanes {
+    picker: LanePicker,
     high: VecDeque<Arc<Job>>,
     normal: VecDeque<Arc<Job>>,
 }
@@ -62,12 +64,15 @@ impl ReadyLanes {
 
     /// The next job that is still waiting to start. Withdrawn ones fall out here.
     pub(super) fn pop(&mut self) -> Option<Arc<Job>> {
-        while let Some(job) = self.high.pop_front().or_else(|| self.normal.pop_front()) {
+        loop {
+            let job = match self.picker.pick(!self.high.is_empty(), !self.normal.is_empty())? {
+                Priority::High => self.high.pop_front(),
+                Priority::Normal => self.normal.pop_front(),
+            }?;
             if job.is_waiting() {
                 return Some(job);
             }
         }
-        None
     }
 
     pub(super) fn put_back(&mut self, job: Arc<Job>) {

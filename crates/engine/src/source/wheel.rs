@@ -2,6 +2,9 @@
 //!
 //! Invariant: every pending task whose (due, priority, id) lies before `loaded` is in a wheel, unless it was
 //! taken. What lies behind waits in the store. So memory follows the horizon, never the number of tasks.
+//!
+//! Pages fill three quarters of the memory; the rest is for new tasks that are due before what is loaded. When
+//! those fill it up, everything is dropped and the nearest tasks are read again: the far ones make room.
 
 use super::{DueSource, PageRequest, SourceLimits, first_at};
 use duebook_core::pool::LanePicker;
@@ -15,11 +18,19 @@ pub(super) struct WheelSource {
     lanes: LanePicker,
     /// Everything before this is in the wheels.
     loaded: DueRow,
-    /// The end of the page that is being read. Offers before it are taken, as the read may miss them.
-    reading_until_ms: Option<i64>,
+    reading: Option<Reading>,
     retry_page_at_ms: Option<i64>,
     now_ms: i64,
     limits: SourceLimits,
+}
+
+/// A page that is being read.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// Its end. Offers before it are taken, as the read may miss them.
+    until_ms: i64,
+    /// Offers that it may not contain were dropped: what comes is of no use.
+    stale: bool,
 }
 
 /// A task due before this fraction of the horizon is missing from memory triggers the next page.
@@ -37,7 +48,7 @@ impl WheelSource {
             normal: Wheel::new(as_tick(now_ms)),
             lanes: LanePicker::default(),
             loaded: first_at(i64::MIN),
-            reading_until_ms: None,
+            reading: None,
             retry_page_at_ms: None,
             now_ms,
             limits,
@@ -58,7 +69,8 @@ impl WheelSource {
     }
 
     fn has_room(&self) -> bool {
-        self.len() + self.limits.page_items <= self.limits.items_max
+        let paged_max = (self.limits.items_max / 4 * 3).max(self.limits.page_items);
+        self.len() + self.limits.page_items <= paged_max
     }
 }
 
@@ -66,16 +78,15 @@ impl DueSource for WheelSource {
     fn offer(&mut self, rows: &[DueRow], now_ms: i64) {
         self.now_ms = now_ms;
         for &row in rows {
-            let wanted =
-                row < self.loaded || self.reading_until_ms.is_some_and(|until_ms| row.due_ms <= until_ms);
-            if !wanted {
+            let read_may_miss_it =
+                self.reading.is_some_and(|reading| !reading.stale && row.due_ms <= reading.until_ms);
+            if row >= self.loaded && !read_may_miss_it {
                 continue;
             }
             if self.len() < self.limits.items_max {
                 self.insert(row);
             } else {
-                // No room: leave it to the store, and remember that the loaded part ends before it.
-                self.loaded = self.loaded.min(row);
+                self.missed();
             }
         }
     }
@@ -86,11 +97,14 @@ impl DueSource for WheelSource {
         self.normal = Wheel::new(tick);
         self.loaded = first_at(i64::MIN);
         self.retry_page_at_ms = None;
+        if let Some(reading) = &mut self.reading {
+            reading.stale = true;
+        }
     }
 
     fn want_page(&mut self, now_ms: i64) -> Option<PageRequest> {
         self.now_ms = now_ms;
-        let ready = self.reading_until_ms.is_none()
+        let ready = self.reading.is_none()
             && self.retry_page_at_ms.is_none_or(|at_ms| now_ms >= at_ms)
             && self.has_room()
             && now_ms >= self.refill_at_ms();
@@ -98,7 +112,7 @@ impl DueSource for WheelSource {
             return None;
         }
         let until_ms = now_ms.saturating_add(self.limits.horizon_ms);
-        self.reading_until_ms = Some(until_ms);
+        self.reading = Some(Reading { until_ms, stale: false });
         self.retry_page_at_ms = None;
         let after = (self.loaded.due_ms > i64::MIN).then_some(self.loaded);
         Some(PageRequest { after, until_ms, limit: self.limits.page_items })
@@ -106,14 +120,17 @@ impl DueSource for WheelSource {
 
     fn page(&mut self, request: &PageRequest, rows: &Result<Vec<DueRow>, StoreError>, now_ms: i64) {
         self.now_ms = now_ms;
-        self.reading_until_ms = None;
+        let stale = self.reading.take().is_none_or(|reading| reading.stale);
         let Ok(rows) = rows else {
             self.retry_page_at_ms = Some(now_ms + RETRY_PAGE_MS);
             return;
         };
-        // The loaded part may have been cut or dropped while the page was read: then it begins elsewhere.
-        let expected = (self.loaded.due_ms > i64::MIN).then_some(self.loaded);
-        if expected != request.after {
+        if stale {
+            return;
+        }
+        if self.len() + rows.len() > self.limits.items_max {
+            // New tasks took the room while it was read.
+            self.missed();
             return;
         }
         for &row in rows {
@@ -156,7 +173,7 @@ impl DueSource for WheelSource {
     }
 
     fn next_page_ms(&self) -> Option<i64> {
-        if self.reading_until_ms.is_some() || !self.has_room() {
+        if self.reading.is_some() || !self.has_room() {
             return None;
         }
         Some(self.refill_at_ms().max(self.retry_page_at_ms.unwrap_or(i64::MIN)))

@@ -1,10 +1,8 @@
-//! Recurring schedules, retention.
+//! Recurring schedules.
 
-use crate::world::{QUEUE, World, done, in_process};
-use duebook_core::State;
+use crate::support::{QUEUE, World, done, in_process};
 use duebook_core::recurring::{CatchUp, Every};
-use duebook_engine::{EngineConfig, Retention};
-use duebook_store::Reader;
+use duebook_engine::EngineConfig;
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -32,52 +30,43 @@ async fn each_time_fires_once_and_missed_ones_as_the_schedule_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retention_exports_then_deletes_what_is_old_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let retention = Retention {
-        succeeded_ms: Some(60_000),
-        export_dir: Some(folder.path().to_path_buf()),
-        walk_pause_ms: 1_000,
-        ..Retention::default()
-    };
-    let world = World::new(EngineConfig { retention, ..EngineConfig::default() }, in_process()).await;
+async fn a_changed_rule_counts_from_the_change_and_a_restart_fires_nothing_twice() {
+    let world = World::new(EngineConfig::default(), in_process()).await;
     world.handle(0, done);
-    for number in 0..20 {
-        world.schedule(&format!("old{number}"), 0).await;
+    let rule = |every_ms: u64| Every::interval(every_ms, world.now_ms()).unwrap();
+    world.engine.put_recurring("r", QUEUE, &rule(MINUTE_MS), None, CatchUp::All).await.unwrap();
+    world.pass(2 * MINUTE_MS + 500).await;
+    assert_eq!(world.starts().len(), 2);
+    world.engine.put_recurring("r", QUEUE, &rule(10_000), Some("5".into()), CatchUp::All).await.unwrap();
+    world.pass(30_500).await;
+    let starts = world.starts();
+    assert_eq!(starts.len(), 5, "{starts:?}");
+    // Up and down in the middle between two times: none is missed, none is doubled.
+    let mut world = world;
+    for _ in 0..5 {
+        world = world.restart(EngineConfig::default(), 2_000).await;
+        world.handle(0, done);
+        world.pass(8_000).await;
+        assert_eq!(world.starts().len(), 1, "{:?}", world.starts());
     }
-    let waiting = world.schedule("waiting", 3_600_000).await;
-    world.pass(65_000).await;
-    let young = world.schedule("young", 0).await;
-    world.pass(2_000).await;
-    let counts = world.store.counts().await.unwrap();
-    let succeeded: u64 =
-        counts.iter().filter(|(_, state, _)| *state == State::Succeeded).map(|(_, _, n)| *n).sum();
-    assert_eq!(succeeded, 1);
-    assert_eq!(world.task(young).await.head.state, State::Succeeded);
-    assert_eq!(world.task(waiting).await.head.state, State::Pending);
-    let mut lines = 0;
-    for entry in std::fs::read_dir(folder.path()).unwrap() {
-        for line in std::fs::read_to_string(entry.unwrap().path()).unwrap().lines() {
-            let task: serde_json::Value = serde_json::from_str(line).unwrap();
-            assert_eq!(task["state"], "succeeded");
-            assert_eq!(task["trail"].as_array().unwrap().len(), 3);
-            lines += 1;
-        }
-    }
-    assert_eq!(lines, 20);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_export_that_cannot_be_written_keeps_everything() {
-    let retention = Retention {
-        succeeded_ms: Some(1_000),
-        export_dir: Some("/dev/null/not-a-folder".into()),
-        walk_pause_ms: 1_000,
-        ..Retention::default()
-    };
-    let world = World::new(EngineConfig { retention, ..EngineConfig::default() }, in_process()).await;
+async fn a_cron_rule_keeps_its_zone() {
+    // The world begins at 2027-01-15T08:00Z, which is 17:00 in Tokyo.
+    let world = World::new(EngineConfig::default(), in_process()).await;
     world.handle(0, done);
-    let id = world.schedule("t", 0).await;
-    world.pass(60_000).await;
-    assert_eq!(world.task(id).await.head.state, State::Succeeded);
+    let rule = Every::cron("30 17 * * *", "Asia/Tokyo").unwrap();
+    world.engine.put_recurring("r", QUEUE, &rule, None, CatchUp::One).await.unwrap();
+    world.pass(25 * 3_600_000).await;
+    let half_an_hour_ms = 1_800_000;
+    let late_ms: Vec<i64> = world
+        .starts()
+        .iter()
+        .zip([half_an_hour_ms, half_an_hour_ms + 86_400_000])
+        .map(|(start, due_ms)| start.at_ms - due_ms)
+        .collect();
+    assert_eq!(world.starts().len(), 2);
+    assert!(late_ms.iter().all(|late_ms| (0..100).contains(late_ms)), "{late_ms:?}");
+    assert!(world.starts()[0].key.starts_with("r@2027-01-15T08:30:00"), "{:?}", world.starts());
 }

@@ -1,6 +1,6 @@
 //! Finding, claiming and running tasks in this process.
 
-use crate::world::{QUEUE, World, done, in_process, request, transient};
+use crate::support::{QUEUE, World, done, in_process, request, transient};
 use duebook_core::retry::FailureClass;
 use duebook_core::{OnConflict, Priority, QueueSettings, State, Tier};
 use duebook_engine::source::SourceLimits;
@@ -199,7 +199,7 @@ async fn a_restart_runs_interrupted_tasks_within_a_second_and_counts_only_what_m
     world.pass(1_000).await;
     let starts = world.starts();
     assert_eq!((starts.len(), starts[0].attempt), (1, 2));
-    assert!(starts[0].at_ms + crate::world::START_MS - up_ms < 1_000);
+    assert!(starts[0].at_ms + crate::support::START_MS - up_ms < 1_000);
     let story = world.story(interrupted).await;
     assert_eq!(story, ["scheduled", "claimed", "interrupted", "claimed", "done"]);
 }

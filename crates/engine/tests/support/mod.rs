@@ -1,15 +1,21 @@
-//! A node in virtual time, and handlers that write down what they saw.
+//! A node in virtual time, handlers that write down what they saw, and an endpoint for webhooks.
+
+mod endpoint;
 
 use duebook_core::retry::FailureClass;
 use duebook_core::{Clock, HandlerSpec, OnConflict, Priority, QueueSettings, Task, TaskId};
 use duebook_engine::runtime::split_mix;
-use duebook_engine::{Engine, EngineConfig, FromFn, Job, Outcome, Runtime, ScheduleRequest, Silent};
+use duebook_engine::{Engine, EngineConfig, FromFn, Job, Observer, Outcome, Runtime, ScheduleRequest};
+use duebook_store::faulty::{Faults, Faulty};
 use duebook_store::memory::MemoryStore;
 use duebook_store::{BoxFuture, Reader};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
+
+pub(crate) use endpoint::{Answer, Call, Endpoint};
 
 pub(crate) const START_MS: i64 = 1_800_000_000_000;
 pub(crate) const QUEUE: &str = "q";
@@ -22,9 +28,11 @@ impl Clock for VirtualClock {
     }
 }
 
+/// A node's surroundings: what it spawns dies with it.
 struct Virtual {
     clock: Arc<VirtualClock>,
     random: AtomicU64,
+    spawned: Mutex<Vec<AbortHandle>>,
 }
 
 impl Runtime for Virtual {
@@ -37,7 +45,9 @@ impl Runtime for Virtual {
     }
 
     fn spawn(&self, future: BoxFuture<'static, ()>) {
-        tokio::spawn(future);
+        let mut spawned = self.spawned.lock().unwrap();
+        spawned.retain(|task| !task.is_finished());
+        spawned.push(tokio::spawn(future).abort_handle());
     }
 
     fn random(&self) -> u64 {
@@ -53,8 +63,50 @@ pub(crate) struct Start {
     pub(crate) attempt: u32,
 }
 
+/// More turns than this are a loop without a rest, in which virtual time would stand still for ever.
+const TURNS_MAX: usize = 200_000;
+
+/// What the engine told of its memory.
+#[derive(Default)]
+pub(crate) struct Seen {
+    turns: AtomicUsize,
+    hints_max: AtomicUsize,
+    workers_max: AtomicUsize,
+}
+
+impl Seen {
+    /// Turns of runners.
+    pub(crate) fn turns(&self) -> usize {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// Most tasks that a source held in memory.
+    pub(crate) fn hints_max(&self) -> usize {
+        self.hints_max.load(Ordering::Relaxed)
+    }
+
+    /// Most workers in the pool.
+    pub(crate) fn workers_max(&self) -> usize {
+        self.workers_max.load(Ordering::Relaxed)
+    }
+}
+
+impl Observer for Seen {
+    fn queue(&self, _queue: &str, hints: usize, _held: usize) {
+        self.hints_max.fetch_max(hints, Ordering::Relaxed);
+        assert!(self.turns.fetch_add(1, Ordering::Relaxed) < TURNS_MAX, "a runner that never rests");
+    }
+
+    fn pool(&self, workers: usize, _busy: usize, _waiting: usize) {
+        self.workers_max.fetch_max(workers, Ordering::Relaxed);
+    }
+}
+
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
+    faulty: Arc<Faulty<MemoryStore>>,
+    runtime: Arc<Virtual>,
+    pub(crate) seen: Arc<Seen>,
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) engine: Engine,
     pub(crate) starts: Arc<Mutex<Vec<Start>>>,
@@ -88,14 +140,43 @@ impl World {
     }
 
     async fn start(clock: Arc<VirtualClock>, store: Arc<MemoryStore>, config: EngineConfig) -> Self {
-        let runtime = Arc::new(Virtual { clock: Arc::clone(&clock), random: AtomicU64::new(1) });
-        let engine = Engine::start(Arc::clone(&store) as _, runtime, config, Arc::new(Silent)).await.unwrap();
-        Self { store, clock, engine, starts: Arc::default() }
+        let runtime = Arc::new(Virtual {
+            clock: Arc::clone(&clock),
+            random: AtomicU64::new(1),
+            spawned: Mutex::default(),
+        });
+        let sleep =
+            Arc::new(|ms| Box::pin(tokio::time::sleep(Duration::from_millis(ms))) as BoxFuture<'static, ()>);
+        let faulty = Arc::new(Faulty::new(Arc::clone(&store), 1, Faults::default(), sleep));
+        let seen = Arc::new(Seen::default());
+        let engine = Engine::start(
+            Arc::clone(&faulty) as _,
+            Arc::clone(&runtime) as _,
+            config,
+            Arc::clone(&seen) as _,
+        )
+        .await
+        .unwrap();
+        Self { store, faulty, runtime, seen, clock, engine, starts: Arc::default() }
+    }
+
+    /// Makes every read of the store fail, or none.
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.faulty.set_faults(Faults { fail_read: if fail { 1_000 } else { 0 }, ..Faults::default() });
     }
 
     /// Stops the node and starts another one on the same store, `down_ms` later.
     pub(crate) async fn restart(self, config: EngineConfig, down_ms: u64) -> Self {
         self.engine.stop(0).await;
+        self.store.reopen();
+        tokio::time::sleep(Duration::from_millis(down_ms)).await;
+        Self::start(self.clock, self.store, config).await
+    }
+
+    /// Kills the node in the middle of what it does and starts another one on the same store.
+    pub(crate) async fn kill(self, config: EngineConfig, down_ms: u64) -> Self {
+        self.runtime.spawned.lock().unwrap().drain(..).for_each(|task| task.abort());
+        tokio::task::yield_now().await;
         self.store.reopen();
         tokio::time::sleep(Duration::from_millis(down_ms)).await;
         Self::start(self.clock, self.store, config).await
@@ -150,6 +231,27 @@ impl World {
     /// Lets virtual time pass.
     pub(crate) async fn pass(&self, ms: u64) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// How late each start was that is written `name@due` in its task's key.
+    pub(crate) fn lateness(&self) -> Vec<i64> {
+        let due_ms = |key: &str| key.split_once('@').unwrap().1.parse::<i64>().unwrap();
+        self.starts().iter().map(|start| start.at_ms - due_ms(&start.key)).collect()
+    }
+
+    /// Schedules tasks `name@due`, in one request.
+    pub(crate) async fn schedule_all(&self, name: &str, delays_ms: impl Iterator<Item = i64>) {
+        let now_ms = self.now_ms();
+        let requests = delays_ms
+            .enumerate()
+            .map(|(number, delay_ms)| {
+                let due_ms = now_ms + delay_ms;
+                request(&format!("{name}{number}@{}", due_ms - START_MS), due_ms)
+            })
+            .collect();
+        for answer in self.engine.schedule(requests).await.unwrap() {
+            answer.unwrap();
+        }
     }
 
     /// The reasons on a task's trail.
