@@ -104,8 +104,8 @@ async fn a_slow_rate_is_kept_and_settings_do_not_refill_it() {
         let world = World::new(EngineConfig::default(), settings.clone()).await;
         world.handle(0, done);
         world.schedule_all("t", (0..10).map(|_| 0)).await;
-        for turn in 0..10 {
-            world.pass(u64::try_from(gap_ms).unwrap()).await;
+        for turn in 0..50 {
+            world.pass(u64::try_from(gap_ms / 5).unwrap()).await;
             let settings = QueueSettings { concurrency: 100 + turn, ..settings.clone() };
             world.engine.put_queue(QUEUE, settings).await.unwrap();
         }

@@ -1,11 +1,10 @@
 //! Stopping, being killed, and starting again.
 
-use crate::support::{QUEUE, START_MS, World, done, in_process, request};
+use crate::support::{QUEUE, START_MS, World, done, in_process, request, until};
 use duebook_core::{QueueSettings, State, SystemClock};
 use duebook_engine::{Engine, EngineConfig, EngineError, LeaseRequest, Silent, SystemRuntime, TaskRef};
 use duebook_store::sqlite::{SqliteConfig, SqliteStore};
 use std::sync::Arc;
-use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_is_settled_and_what_has_not_started_is_given_back() {
@@ -81,17 +80,6 @@ async fn after_a_kill_interrupted_tasks_run_at_once_and_claims_made_ahead_do_not
     assert_eq!(world.story(ahead).await, ["scheduled", "claimed", "released", "claimed", "done"]);
     assert_eq!(world.task(ahead).await.head.attempt, 1);
     assert!((0..5).contains(&(world.starts_of("ahead")[0] - due_ms)));
-}
-
-/// Waits for a condition, in real time.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..2_000 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("not within ten seconds: {what}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

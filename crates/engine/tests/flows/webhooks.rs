@@ -1,6 +1,6 @@
 //! Webhooks against a local endpoint, in real time.
 
-use crate::support::{Answer, Call, Endpoint, request};
+use crate::support::{Answer, Call, Endpoint, request, until};
 use duebook_core::pool::PoolLimits;
 use duebook_core::queue::WebhookSpec;
 use duebook_core::signature::WebhookSecret;
@@ -9,7 +9,6 @@ use duebook_engine::{Engine, EngineConfig, ScheduleRequest, Silent, SystemRuntim
 use duebook_store::Reader;
 use duebook_store::memory::MemoryStore;
 use std::sync::Arc;
-use std::time::Duration;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// How long a breaker stays open at first, in milliseconds.
@@ -61,17 +60,6 @@ impl Node {
     async fn tasks(&self, queue: &str, state: State) -> u64 {
         self.engine.queue_view(queue).await.unwrap().depth[usize::from(state.code())]
     }
-}
-
-/// Waits for a condition, in real time.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..2_000 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("not within ten seconds: {what}");
 }
 
 async fn calls(endpoint: &Endpoint, count: usize) -> Vec<Call> {

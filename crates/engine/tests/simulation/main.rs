@@ -12,6 +12,8 @@ mod world;
 use world::{History, play};
 
 const SEEDS: u64 = 200;
+/// Histories are played side by side; each one has a thread and a virtual time of its own.
+const THREADS: usize = 2;
 
 fn run(seed: u64) -> History {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -32,12 +34,26 @@ fn every_seed_keeps_the_promises() {
         Err(_) => 0..SEEDS,
     };
     let mut totals = check::Totals::default();
-    for seed in seeds.clone() {
-        let history = run(seed);
-        if let Err(broken) = check::check(&history, &mut totals) {
-            panic!("seed {seed}: {broken}\n{}", history.tail());
+    let (send, histories) = std::sync::mpsc::sync_channel(THREADS);
+    std::thread::scope(|scope| {
+        for first in 0..THREADS {
+            let (send, seeds) = (send.clone(), seeds.clone());
+            scope.spawn(move || {
+                // Nobody listens any more once a seed has failed.
+                for seed in seeds.skip(first).step_by(THREADS) {
+                    if send.send((seed, run(seed))).is_err() {
+                        return;
+                    }
+                }
+            });
         }
-    }
+        drop(send);
+        for (seed, history) in histories {
+            if let Err(broken) = check::check(&history, &mut totals) {
+                panic!("seed {seed}: {broken}\n{}", history.tail());
+            }
+        }
+    });
     if seeds.end - seeds.start > 1 {
         // A simulation in which nothing goes wrong shows nothing.
         totals.assert_everything_happened();

@@ -261,6 +261,17 @@ impl World {
     }
 }
 
+/// Waits for a condition, in real time.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..2_000 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("not within ten seconds: {what}");
+}
+
 pub(crate) fn done(_: &Job) -> Outcome {
     Outcome::Done
 }
