@@ -43,7 +43,7 @@ pub(crate) fn due_times(rate: u64, secs: u64, start_ms: i64, spread: Spread) -> 
                 Spread::Fixed => number / rate * 1000,
                 Spread::Random => {
                     random = random.wrapping_add(1);
-                    duebook_engine::runtime::split_mix(random.wrapping_mul(0x2545_f491_4f6c_dd1d)) % span_ms
+                    duebook_core::random::split_mix(random.wrapping_mul(0x2545_f491_4f6c_dd1d)) % span_ms
                 }
             };
             start_ms + offset_ms as i64

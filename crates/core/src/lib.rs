@@ -10,6 +10,7 @@ pub mod id;
 pub mod limits;
 pub mod pool;
 pub mod queue;
+pub mod random;
 pub mod rate;
 pub mod recurring;
 pub mod retry;

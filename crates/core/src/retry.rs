@@ -5,6 +5,7 @@
 //! same seed gives the same jitter.
 
 use crate::limits::is_name;
+use crate::random::split_mix;
 use crate::task::Verdict;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -125,7 +126,7 @@ impl RetryPolicy {
             return Some(delay_ms);
         }
         // 53 bits fill the mantissa: uniform in [0, 1).
-        let unit = (mix(jitter_seed ^ (u64::from(index) << 32)) >> 11) as f64 / (1_u64 << 53) as f64;
+        let unit = (split_mix(jitter_seed ^ (u64::from(index) << 32)) >> 11) as f64 / (1_u64 << 53) as f64;
         Some((delay_ms as f64 * (1.0 + jitter * (2.0 * unit - 1.0))).round() as u64)
     }
 
@@ -145,14 +146,6 @@ impl RetryPolicy {
         }
         Ok(())
     }
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds give unrelated numbers.
-const fn mix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// A configured policy that cannot be used.

@@ -10,6 +10,7 @@ mod support;
 use duebook_client::{
     Client, Error, LeasedTask, NewTask, Outcome, QueueSettings, RetryPolicy, State, TrailEntry, Worker,
 };
+use duebook_core::random::{SPLIT_MIX_STEP, split_mix};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,15 +28,11 @@ fn now_ms() -> i64 {
         .expect("fits")
 }
 
-/// SplitMix64.
 struct Dice(AtomicU64);
 
 impl Dice {
     fn roll(&self, below: u64) -> u64 {
-        let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        split_mix(self.0.fetch_add(SPLIT_MIX_STEP, Ordering::Relaxed)) % below
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::handler::Outcome;
 use crate::job::Job;
 use crate::shared::Core;
+use duebook_core::limits::DUE_MS_MAX;
 use duebook_core::retry::{FailureClass, NextAttempt};
 use duebook_core::{Command, Verdict};
 use duebook_store::{Act, Unit, Urgency, Write};
@@ -85,18 +86,17 @@ pub(crate) fn classify(core: &Core, job: &Job, outcome: Outcome) -> (Verdict, Op
         Outcome::Done => return (Verdict::Done, None),
         Outcome::Failed { class, error, delay_ms } => (class, error, delay_ms),
     };
-    if class == FailureClass::Permanent {
-        return (Verdict::Permanent, Some(error));
-    }
     let attempts = job.task.head.attempt;
-    let next = core.config.policies.next_attempt(job.retry(), class, attempts, core.runtime.random());
-    let verdict = match next {
+    let policies = &core.config.policies;
+    let next = match policies.next_attempt(job.retry(), class, attempts, core.runtime.random()) {
         NextAttempt::After { delay_ms: by_policy } => {
-            let wait_ms = by_policy.max(delay_ms.unwrap_or(0));
-            let at_ms = core.runtime.clock().now_ms().saturating_add_unsigned(wait_ms);
-            Verdict::Retry { at_ms: at_ms.min(duebook_core::limits::DUE_MS_MAX) }
+            NextAttempt::After { delay_ms: by_policy.max(delay_ms.unwrap_or(0)) }
         }
-        NextAttempt::Dead(_) => Verdict::Exhausted,
+        dead @ NextAttempt::Dead(_) => dead,
+    };
+    let verdict = match next.verdict(core.now_ms()) {
+        Verdict::Retry { at_ms } => Verdict::Retry { at_ms: at_ms.min(DUE_MS_MAX) },
+        other => other,
     };
     (verdict, Some(error))
 }

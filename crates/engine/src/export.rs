@@ -1,6 +1,6 @@
 //! Writes tasks with their trails as JSON lines, one file a day, synced before anything is deleted.
 
-use crate::job::trace_id_of;
+use crate::job::{rfc3339, trace_id_of};
 use crate::shared::Core;
 use duebook_core::{Task, TaskId, TrailEntry};
 use duebook_store::StoreError;
@@ -41,7 +41,7 @@ fn write(path: &std::path::Path, lines: &[u8]) -> std::io::Result<()> {
 }
 
 fn time(ms: Option<i64>) -> Option<String> {
-    ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()).map(|at| format!("{at:.3}"))
+    ms.and_then(rfc3339)
 }
 
 fn line(task: &Task, queue: Option<&str>, trail: &[TrailEntry]) -> serde_json::Value {

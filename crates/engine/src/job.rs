@@ -125,3 +125,8 @@ pub fn trace_id_of(task: &Task) -> String {
         None => format!("{:032x}", task.id.as_i64()),
     }
 }
+
+/// A time as handlers and exports see it: RFC 3339, UTC, with milliseconds. None if it cannot be written so.
+pub(crate) fn rfc3339(ms: i64) -> Option<String> {
+    jiff::Timestamp::from_millisecond(ms).ok().map(|at| format!("{at:.3}"))
+}

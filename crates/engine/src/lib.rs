@@ -21,6 +21,7 @@ pub mod handler;
 mod handlers;
 mod inbox;
 pub mod job;
+mod lanes;
 mod leases;
 pub mod observe;
 mod pool;

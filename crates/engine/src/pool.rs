@@ -5,10 +5,9 @@
 
 use crate::execute;
 use crate::job::Job;
+use crate::lanes::Lanes;
 use crate::shared::Core;
-use duebook_core::Priority;
-use duebook_core::pool::{LanePicker, PoolLimits, PoolSample, next_size};
-use std::collections::VecDeque;
+use duebook_core::pool::{PoolLimits, PoolSample, next_size};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -19,32 +18,26 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct Lanes {
-    high: VecDeque<Waiting>,
-    normal: VecDeque<Waiting>,
-    picker: LanePicker,
+struct Queued {
+    lanes: Lanes<Waiting>,
     longest_wait_us: i64,
 }
 
-impl Lanes {
+impl Queued {
     fn next(&mut self, now_us: i64) -> Option<Arc<Job>> {
-        let high = self.picker.pick(!self.high.is_empty(), !self.normal.is_empty())?;
-        let waiting = match high {
-            Priority::High => self.high.pop_front(),
-            Priority::Normal => self.normal.pop_front(),
-        }?;
+        let waiting = self.lanes.pop()?;
         self.longest_wait_us = self.longest_wait_us.max(now_us - waiting.since_us);
         Some(waiting.job)
     }
 
     fn len(&self) -> usize {
-        self.high.len() + self.normal.len()
+        self.lanes.len()
     }
 }
 
 /// The pool.
 pub(crate) struct Pool {
-    lanes: Mutex<Lanes>,
+    queued: Mutex<Queued>,
     work: Notify,
     idle: AtomicUsize,
     workers: AtomicUsize,
@@ -57,7 +50,7 @@ impl Pool {
     pub(crate) fn new(limits: PoolLimits) -> Self {
         let wanted = AtomicUsize::new(limits.floor);
         Self {
-            lanes: Mutex::default(),
+            queued: Mutex::default(),
             work: Notify::new(),
             idle: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
@@ -67,21 +60,17 @@ impl Pool {
         }
     }
 
-    fn lanes(&self) -> std::sync::MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued(&self) -> std::sync::MutexGuard<'_, Queued> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Releases jobs to the lanes.
     pub(crate) fn push(&self, jobs: impl Iterator<Item = Arc<Job>>, now_us: i64) {
         let mut pushed = 0;
         {
-            let mut lanes = self.lanes();
+            let mut queued = self.queued();
             for job in jobs {
-                let lane = match job.task.priority {
-                    Priority::High => &mut lanes.high,
-                    Priority::Normal => &mut lanes.normal,
-                };
-                lane.push_back(Waiting { job, since_us: now_us });
+                queued.lanes.push(job.task.priority, Waiting { job, since_us: now_us });
                 pushed += 1;
             }
         }
@@ -94,7 +83,7 @@ impl Pool {
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
         let workers = self.workers.load(Ordering::Relaxed);
         let busy = workers.saturating_sub(self.idle.load(Ordering::Relaxed));
-        (workers, busy, self.lanes().len())
+        (workers, busy, self.queued().len())
     }
 
     /// Starts the floor of workers.
@@ -114,18 +103,12 @@ impl Pool {
     pub(crate) fn resize(&self, core: &Arc<Core>) {
         let now_us = core.runtime.clock().now_us();
         let sample = {
-            let mut lanes = self.lanes();
-            let oldest_us = lanes
-                .high
-                .front()
-                .into_iter()
-                .chain(lanes.normal.front())
-                .map(|waiting| now_us - waiting.since_us)
-                .max()
-                .unwrap_or(0);
+            let mut queued = self.queued();
+            let waits_us = queued.lanes.fronts().map(|waiting| now_us - waiting.since_us);
+            let oldest_us = waits_us.max().unwrap_or(0);
             PoolSample {
-                waiting: lanes.len(),
-                longest_wait_us: u64::try_from(std::mem::take(&mut lanes.longest_wait_us).max(oldest_us))
+                waiting: queued.len(),
+                longest_wait_us: u64::try_from(std::mem::take(&mut queued.longest_wait_us).max(oldest_us))
                     .unwrap_or(0),
                 busy_peak: self.busy_peak.swap(0, Ordering::AcqRel),
             }
@@ -157,8 +140,8 @@ async fn work(core: Arc<Core>) {
     let pool = &core.pool;
     loop {
         let next = {
-            let mut lanes = pool.lanes();
-            lanes.next(core.runtime.clock().now_us())
+            let mut queued = pool.queued();
+            queued.next(core.runtime.clock().now_us())
         };
         if let Some(job) = next {
             let busy = pool.workers.load(Ordering::Relaxed).saturating_sub(pool.idle.load(Ordering::Relaxed));
@@ -172,7 +155,7 @@ async fn work(core: Arc<Core>) {
         pool.idle.fetch_add(1, Ordering::AcqRel);
         // Between the look and the wait something may have come: a permit is kept for one who is not yet
         // waiting, and a push sees this worker as idle from here on.
-        if pool.lanes().len() == 0 {
+        if pool.queued().len() == 0 {
             pool.work.notified().await;
         }
         pool.idle.fetch_sub(1, Ordering::AcqRel);

@@ -15,6 +15,8 @@ mod slots;
 
 use crate::handlers::Gate;
 use crate::inbox::Pull;
+use crate::job::Job;
+use crate::lanes::Lanes;
 use crate::queue::Queue;
 use crate::shared::Core;
 use crate::source::{DueSource, source_for};
@@ -23,7 +25,7 @@ use duebook_core::{HandlerSpec, QueueSettings, TaskId};
 use duebook_store::DueRow;
 use duebook_wheel::Wheel;
 use futures_util::future::select;
-use slots::{ReadyLanes, Slot};
+use slots::Slot;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
@@ -64,7 +66,8 @@ pub(crate) struct Runner {
     held: IdMap<Slot>,
     out: usize,
     timers: Wheel<TaskId>,
-    ready: ReadyLanes,
+    /// Due tasks that wait for a place or a pull.
+    ready: Lanes<Arc<Job>>,
     pulls: VecDeque<Pull>,
     claims_in_flight: usize,
     page_in_flight: bool,
@@ -93,7 +96,7 @@ impl Runner {
             held: IdMap::default(),
             out: 0,
             timers: Wheel::new(u64::try_from(now_ms).unwrap_or(0)),
-            ready: ReadyLanes::default(),
+            ready: Lanes::default(),
             pulls: VecDeque::new(),
             claims_in_flight: 0,
             page_in_flight: false,

@@ -1,6 +1,7 @@
 //! What the engine takes from the outside: time, waiting, spawning and randomness. A simulator gives its own
 //! and then runs the whole engine in one thread under a seed.
 
+use duebook_core::random::{SPLIT_MIX_STEP, split_mix};
 use duebook_core::{Clock, SystemClock};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -71,17 +72,6 @@ impl Runtime for SystemRuntime {
     fn random(&self) -> u64 {
         split_mix(self.random.fetch_add(SPLIT_MIX_STEP, Ordering::Relaxed))
     }
-}
-
-const SPLIT_MIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// SplitMix64 (Steele, Lea, Flood 2014): the next output for a state.
-#[must_use]
-pub fn split_mix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(SPLIT_MIX_STEP);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Waits exact to some tens of microseconds. The timers of async runtimes round up to whole milliseconds,

@@ -75,9 +75,9 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-async fn commit(core: &Arc<Core>, mut batch: Vec<Settled>) {
+async fn commit(core: &Arc<Core>, batch: Vec<Settled>) {
     loop {
-        let writes = batch.iter_mut().map(as_write).collect();
+        let writes = batch.iter().map(as_write).collect();
         let unit = Unit { writes, atomic: false, urgency: Urgency::Linger };
         match core.store.submit(unit).await {
             Ok(results) => {
@@ -102,7 +102,7 @@ async fn commit(core: &Arc<Core>, mut batch: Vec<Settled>) {
     }
 }
 
-fn as_write(settled: &mut Settled) -> Write {
+fn as_write(settled: &Settled) -> Write {
     let command = Command::Settle {
         lease: settled.job.lease,
         verdict: settled.verdict,

@@ -210,10 +210,10 @@ struct Worker<B> {
     sink: Arc<OnceLock<Arc<dyn EffectSink>>>,
     observer: Arc<OnceLock<CommitObserver>>,
     effects: Vec<Effect>,
-    /// Last, so that it is dropped after the backend.
-    _ending: watch::Sender<()>,
     /// Units in the last transaction.
     last_units: usize,
+    /// Last, so that it is dropped after the backend.
+    _ending: watch::Sender<()>,
 }
 
 /// Units gathered for one transaction.

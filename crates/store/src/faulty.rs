@@ -6,6 +6,7 @@ use crate::roles::{
     TaskFilter, Writer,
 };
 use crate::unit::{StoreError, Unit, UnitReply};
+use duebook_core::random::{SPLIT_MIX_STEP, split_mix};
 use duebook_core::{QueueId, State, Task, TaskId, TrailEntry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,15 +54,8 @@ impl<S: Store> Faulty<S> {
         self.faults.lock().map(|faults| *faults).unwrap_or_default()
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014).
     fn roll(&self) -> u64 {
-        let mut z = self
-            .random
-            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)
-            .wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        split_mix(self.random.fetch_add(SPLIT_MIX_STEP, Ordering::Relaxed))
     }
 
     fn happens(&self, per_mille: u32) -> bool {

@@ -2,7 +2,7 @@
 //! process. A task counts as started when this side has read it.
 
 use super::{due_times, start_ms, wait_for_all};
-use crate::cli::{Common, DrainArgs, FireArgs, HandlerKind};
+use crate::cli::{DrainArgs, FireArgs, HandlerKind};
 use crate::http::Connection;
 use crate::node::{self, QUEUE, Served, number_of};
 use crate::report;
@@ -41,13 +41,13 @@ pub(crate) async fn run(args: &FireArgs) -> anyhow::Result<(Arc<Tally>, Option<u
     workers.start(&tally).await?;
     schedule_all(&served, "t", &due_ms).await?;
     wait_for_all(&tally, "fire", args.secs + 30).await;
-    let rss_bytes = report::rss_bytes(served.pid()).filter(|_| served.pid().is_some());
+    let rss_bytes = served.pid().and_then(|pid| report::rss_bytes(Some(pid)));
     wait_until_settled(&mut control, tally.seen()).await?;
     Ok((tally, rss_bytes))
 }
 
 pub(crate) async fn drain_served(args: &DrainArgs, tally: &Arc<Tally>) -> anyhow::Result<()> {
-    let served = Served::start(&Common { ..args.common.clone() })?;
+    let served = Served::start(&args.common)?;
     let mut control = Connection::open(&served.url, served.key.as_deref()).await?;
     let mut workers = Workers::new(args.handler, &served, &mut control, true).await?;
     schedule_all(&served, "t", &vec![node::now_us() / 1000 - 60_000; args.tasks]).await?;

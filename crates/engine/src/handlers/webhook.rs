@@ -12,7 +12,7 @@
 use super::note;
 use crate::config::WebhookConfig;
 use crate::handler::{Handler, Outcome};
-use crate::job::Job;
+use crate::job::{Job, rfc3339};
 use crate::runtime::{BoxFuture, Runtime};
 use duebook_core::breaker::{Breaker, BreakerState};
 use duebook_core::queue::WebhookSpec;
@@ -115,8 +115,8 @@ struct Data<'a> {
     trace_id: String,
 }
 
-fn rfc3339(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |at| format!("{at:.3}"))
+fn time(ms: i64) -> String {
+    rfc3339(ms).unwrap_or_else(|| ms.to_string())
 }
 
 impl WebhookHandler {
@@ -126,13 +126,13 @@ impl WebhookHandler {
         let trace_id = job.trace_id();
         let body = Body {
             kind: "task.due",
-            timestamp: rfc3339(now_ms),
+            timestamp: time(now_ms),
             data: Data {
                 id: id.clone(),
                 queue: &job.queue,
                 key: &job.task.key,
                 attempt: job.task.head.attempt,
-                due_at: rfc3339(job.task.head.due_ms),
+                due_at: time(job.task.head.due_ms),
                 payload: job.task.payload.as_deref().and_then(|text| serde_json::from_str(text).ok()),
                 trace_id: trace_id.clone(),
             },

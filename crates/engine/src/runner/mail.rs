@@ -175,7 +175,7 @@ impl Runner {
             self.held.insert(id, Slot::Early(job, timer));
         } else {
             self.held.insert(id, Slot::Ready(Arc::clone(&job)));
-            self.ready.push(job);
+            self.ready.push(job.task.priority, job);
         }
     }
 

@@ -17,7 +17,7 @@ impl Runner {
             {
                 let job = Arc::clone(job);
                 *slot = Slot::Ready(Arc::clone(&job));
-                ready.push(job);
+                ready.push(job.task.priority, job);
             }
         });
         if self.ready.len() == 0 || self.stopping || self.settings.paused {
@@ -34,13 +34,23 @@ impl Runner {
         let places = (self.settings.concurrency as usize).saturating_sub(self.out);
         let mut released = Vec::with_capacity(places.min(self.ready.len()));
         while released.len() < places
-            && let Some(job) = self.ready.pop()
+            && let Some(job) = self.next_ready()
         {
             self.held.insert(job.task.id, Slot::Out(Arc::clone(&job)));
             released.push(job);
         }
         self.out += released.len();
         self.core.pool.push(released.into_iter(), self.core.runtime.clock().now_us());
+    }
+
+    /// The next due job that is still waiting to start. Withdrawn ones fall out here.
+    fn next_ready(&mut self) -> Option<Arc<Job>> {
+        loop {
+            let job = self.ready.pop()?;
+            if job.is_waiting() {
+                return Some(job);
+            }
+        }
     }
 
     pub(super) fn serve_pulls(&mut self, now_ms: i64) {
@@ -50,7 +60,7 @@ impl Runner {
             let places = (self.settings.concurrency as usize).saturating_sub(self.out);
             let mut jobs = Vec::new();
             while jobs.len() < pull.max.min(places)
-                && let Some(job) = self.ready.pop()
+                && let Some(job) = self.next_ready()
             {
                 jobs.push(job);
             }
@@ -88,7 +98,7 @@ impl Runner {
     /// Gives the jobs to the puller. If it has gone away, the jobs stay ready.
     pub(super) fn hand_out(&mut self, jobs: Vec<Arc<Job>>, pull: Pull) {
         if pull.reply.is_closed() {
-            jobs.into_iter().rev().for_each(|job| self.ready.put_back(job));
+            jobs.into_iter().rev().for_each(|job| self.ready.put_back(job.task.priority, job));
             return;
         }
         let now_us = self.core.runtime.clock().now_us();
@@ -120,7 +130,7 @@ impl Runner {
     /// Releases every claim whose handler has not started: back to pending, the attempt uncounted.
     pub(super) fn give_back_unstarted(&mut self) {
         let mut writes = Vec::new();
-        self.ready.drain().for_each(drop);
+        self.ready.clear();
         for (id, slot) in &mut self.held {
             let job = match slot {
                 Slot::Early(job, timer) => {

@@ -1,10 +1,9 @@
-//! What a runner holds: a slot per claimed task, and the two lanes of due ones that wait for a place.
+//! What a runner holds: a slot per claimed task.
 
 use crate::job::Job;
-use duebook_core::pool::LanePicker;
-use duebook_core::{LeaseKey, Priority, TaskId};
+use duebook_core::{LeaseKey, TaskId};
 use duebook_wheel::Handle;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -45,48 +44,3 @@ impl Hasher for IdHasher {
 }
 
 pub(crate) type IdMap<V> = HashMap<TaskId, V, BuildHasherDefault<IdHasher>>;
-
-/// The two lanes of due tasks that wait for a place, served by weight.
-#[derive(Default)]
-pub(super) struct ReadyLanes {
-    picker: LanePicker,
-    high: VecDeque<Arc<Job>>,
-    normal: VecDeque<Arc<Job>>,
-}
-
-impl ReadyLanes {
-    pub(super) fn push(&mut self, job: Arc<Job>) {
-        match job.task.priority {
-            Priority::High => self.high.push_back(job),
-            Priority::Normal => self.normal.push_back(job),
-        }
-    }
-
-    /// The next job that is still waiting to start. Withdrawn ones fall out here.
-    pub(super) fn pop(&mut self) -> Option<Arc<Job>> {
-        loop {
-            let job = match self.picker.pick(!self.high.is_empty(), !self.normal.is_empty())? {
-                Priority::High => self.high.pop_front(),
-                Priority::Normal => self.normal.pop_front(),
-            }?;
-            if job.is_waiting() {
-                return Some(job);
-            }
-        }
-    }
-
-    pub(super) fn put_back(&mut self, job: Arc<Job>) {
-        match job.task.priority {
-            Priority::High => self.high.push_front(job),
-            Priority::Normal => self.normal.push_front(job),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.high.len() + self.normal.len()
-    }
-
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<Job>> + '_ {
-        self.high.drain(..).chain(self.normal.drain(..))
-    }
-}

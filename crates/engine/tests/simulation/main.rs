@@ -7,6 +7,8 @@
 //! A failing seed is replayed with `DUEBOOK_SEED=N cargo nextest run -p duebook-engine simulation`.
 
 mod check;
+#[path = "../support/virtual_time.rs"]
+mod virtual_time;
 mod world;
 
 use world::{History, play};

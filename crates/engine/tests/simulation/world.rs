@@ -1,37 +1,21 @@
 //! The simulated world: virtual time, a node that can be killed, clients, handlers, and the log of it all.
 
+use crate::virtual_time::{Node, START_MS, VirtualClock};
+use duebook_core::random::{SPLIT_MIX_STEP, split_mix};
 use duebook_core::retry::FailureClass;
 use duebook_core::{Clock, HandlerSpec, OnConflict, Priority, QueueSettings, State, Task, Tier, TrailEntry};
-use duebook_engine::runtime::split_mix;
 use duebook_engine::{
-    Cancelled, Engine, EngineConfig, EngineError, FromFn, Job, Outcome, Runtime, ScheduleRequest, Silent,
-    TaskRef,
+    Cancelled, Engine, EngineConfig, EngineError, FromFn, Job, Outcome, ScheduleRequest, Silent, TaskRef,
 };
 use duebook_store::faulty::{Faults, Faulty};
 use duebook_store::memory::MemoryStore;
 use duebook_store::{BoxFuture, Reader, TaskFilter};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
-const START_MS: i64 = 1_800_000_000_000;
 const OPERATIONS: usize = 80;
-
-/// Virtual wall-clock time: the runtime's paused time plus jumps.
-struct VirtualClock {
-    start: Instant,
-    jump_us: AtomicI64,
-}
-
-impl Clock for VirtualClock {
-    fn now_us(&self) -> i64 {
-        let passed = i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX);
-        START_MS * 1000 + passed + self.jump_us.load(Ordering::Relaxed)
-    }
-}
 
 #[derive(Clone)]
 struct Dice(Arc<AtomicU64>);
@@ -42,40 +26,7 @@ impl Dice {
     }
 
     fn roll(&self, below: u64) -> u64 {
-        split_mix(self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)) % below
-    }
-}
-
-/// A node's surroundings: what it spawns dies with it.
-struct Node {
-    clock: Arc<VirtualClock>,
-    dice: Dice,
-    spawned: Mutex<Vec<AbortHandle>>,
-}
-
-impl Node {
-    fn kill(&self) {
-        self.spawned.lock().unwrap().drain(..).for_each(|task| task.abort());
-    }
-}
-
-impl Runtime for Node {
-    fn clock(&self) -> &dyn Clock {
-        &*self.clock
-    }
-
-    fn sleep_us(&self, us: u64) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_micros(us)))
-    }
-
-    fn spawn(&self, future: BoxFuture<'static, ()>) {
-        let mut spawned = self.spawned.lock().unwrap();
-        spawned.retain(|task| !task.is_finished());
-        spawned.push(tokio::spawn(future).abort_handle());
-    }
-
-    fn random(&self) -> u64 {
-        self.dice.roll(u64::MAX)
+        split_mix(self.0.fetch_add(SPLIT_MIX_STEP, Ordering::Relaxed)) % below
     }
 }
 
@@ -145,11 +96,8 @@ const CALM: Faults = Faults { refuse: 0, lose_answer: 0, fail_read: 0, delay: 0,
 
 impl World {
     async fn start_node(&self) -> (Arc<Node>, Engine) {
-        let node = Arc::new(Node {
-            clock: Arc::clone(&self.clock),
-            dice: self.dice.clone(),
-            spawned: Mutex::default(),
-        });
+        let dice = self.dice.clone();
+        let node = Arc::new(Node::new(Arc::clone(&self.clock), move || dice.roll(u64::MAX)));
         // The start itself may meet a fault; then it is tried again, as an init system would.
         let engine = loop {
             let started = Engine::start(
@@ -257,7 +205,7 @@ impl World {
 
 /// Plays a seed's history to its end.
 pub(crate) async fn play(seed: u64) -> History {
-    let clock = Arc::new(VirtualClock { start: Instant::now(), jump_us: AtomicI64::new(0) });
+    let clock = Arc::new(VirtualClock::new());
     let memory = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
     let sleep =
         Arc::new(|ms| Box::pin(tokio::time::sleep(Duration::from_millis(ms))) as BoxFuture<'static, ()>);
@@ -290,7 +238,7 @@ pub(crate) async fn play(seed: u64) -> History {
             1 => {
                 let jump_ms = world.dice.roll(4_000) as i64 - 2_000;
                 note(&world.log, &world.clock, format!("the clock jumps by {jump_ms} ms"));
-                world.clock.jump_us.fetch_add(jump_ms * 1000, Ordering::Relaxed);
+                world.clock.jump_ms(jump_ms);
                 world.log.lock().unwrap().jumps += 1;
             }
             _ => world.operate(&engine, number).await,

@@ -1,59 +1,24 @@
 //! A node in virtual time, handlers that write down what they saw, and an endpoint for webhooks.
 
 mod endpoint;
+mod virtual_time;
 
+use duebook_core::random::split_mix;
 use duebook_core::retry::FailureClass;
 use duebook_core::{Clock, HandlerSpec, OnConflict, Priority, QueueSettings, Task, TaskId};
-use duebook_engine::runtime::split_mix;
-use duebook_engine::{Engine, EngineConfig, FromFn, Job, Observer, Outcome, Runtime, ScheduleRequest};
+use duebook_engine::{Engine, EngineConfig, FromFn, Job, Observer, Outcome, ScheduleRequest};
 use duebook_store::faulty::{Faults, Faulty};
 use duebook_store::memory::MemoryStore;
 use duebook_store::{BoxFuture, Reader};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 pub(crate) use endpoint::{Answer, Call, Endpoint};
+pub(crate) use virtual_time::START_MS;
+use virtual_time::{Node, VirtualClock};
 
-pub(crate) const START_MS: i64 = 1_800_000_000_000;
 pub(crate) const QUEUE: &str = "q";
-
-pub(crate) struct VirtualClock(Instant);
-
-impl Clock for VirtualClock {
-    fn now_us(&self) -> i64 {
-        START_MS * 1000 + i64::try_from(self.0.elapsed().as_micros()).unwrap()
-    }
-}
-
-/// A node's surroundings: what it spawns dies with it.
-struct Virtual {
-    clock: Arc<VirtualClock>,
-    random: AtomicU64,
-    spawned: Mutex<Vec<AbortHandle>>,
-}
-
-impl Runtime for Virtual {
-    fn clock(&self) -> &dyn Clock {
-        &*self.clock
-    }
-
-    fn sleep_us(&self, us: u64) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_micros(us)))
-    }
-
-    fn spawn(&self, future: BoxFuture<'static, ()>) {
-        let mut spawned = self.spawned.lock().unwrap();
-        spawned.retain(|task| !task.is_finished());
-        spawned.push(tokio::spawn(future).abort_handle());
-    }
-
-    fn random(&self) -> u64 {
-        split_mix(self.random.fetch_add(1, Ordering::Relaxed))
-    }
-}
 
 /// A start of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +70,7 @@ impl Observer for Seen {
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     faulty: Arc<Faulty<MemoryStore>>,
-    runtime: Arc<Virtual>,
+    runtime: Arc<Node>,
     pub(crate) seen: Arc<Seen>,
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) engine: Engine,
@@ -132,7 +97,7 @@ pub(crate) fn request(key: &str, due_ms: i64) -> ScheduleRequest {
 
 impl World {
     pub(crate) async fn new(config: EngineConfig, settings: QueueSettings) -> Self {
-        let clock = Arc::new(VirtualClock(Instant::now()));
+        let clock = Arc::new(VirtualClock::new());
         let store = Arc::new(MemoryStore::new(Arc::clone(&clock) as _));
         let world = Self::start(clock, store, config).await;
         world.engine.put_queue(QUEUE, settings).await.unwrap();
@@ -140,11 +105,9 @@ impl World {
     }
 
     async fn start(clock: Arc<VirtualClock>, store: Arc<MemoryStore>, config: EngineConfig) -> Self {
-        let runtime = Arc::new(Virtual {
-            clock: Arc::clone(&clock),
-            random: AtomicU64::new(1),
-            spawned: Mutex::default(),
-        });
+        let draws = AtomicU64::new(1);
+        let random = move || split_mix(draws.fetch_add(1, Ordering::Relaxed));
+        let runtime = Arc::new(Node::new(Arc::clone(&clock), random));
         let sleep =
             Arc::new(|ms| Box::pin(tokio::time::sleep(Duration::from_millis(ms))) as BoxFuture<'static, ()>);
         let faulty = Arc::new(Faulty::new(Arc::clone(&store), 1, Faults::default(), sleep));
@@ -175,7 +138,7 @@ impl World {
 
     /// Kills the node in the middle of what it does and starts another one on the same store.
     pub(crate) async fn kill(self, config: EngineConfig, down_ms: u64) -> Self {
-        self.runtime.spawned.lock().unwrap().drain(..).for_each(|task| task.abort());
+        self.runtime.kill();
         tokio::task::yield_now().await;
         self.store.reopen();
         tokio::time::sleep(Duration::from_millis(down_ms)).await;

@@ -7,10 +7,11 @@ use crate::answer::{Answer, PathPart, QueueAndKey, ok};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::input::{self, Nothing};
+use crate::problem::Problem;
 use crate::stamp::DueAt;
 use crate::wire::TaskView;
 use axum::extract::State;
-use duebook_core::Task;
+use duebook_core::{Task, TaskId};
 use duebook_engine::{Cancelled, TaskRef};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -24,6 +25,13 @@ struct NewDue {
 
 fn answer(app: &App, task: &Task) -> Answer {
     ok(&TaskView::of(task, &queue_name(&app.engine, task)))
+}
+
+/// The task of the path, if the caller's key is for its queue.
+async fn own_task(app: &App, caller: &Caller, id: &str) -> Result<TaskId, Problem> {
+    let id = id_in_path(id)?;
+    caller.check_task(&app.engine, id).await?;
+    Ok(id)
 }
 
 async fn cancel_task(app: &App, caller: Caller, task: &TaskRef) -> Answer {
@@ -57,8 +65,7 @@ pub(super) async fn cancel(
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
-    let id = id_in_path(&id)?;
-    caller.check_task(&app.engine, id).await?;
+    let id = own_task(&app, &caller, &id).await?;
     cancel_task(&app, caller, &TaskRef::Id(id)).await
 }
 
@@ -77,8 +84,7 @@ pub(super) async fn reschedule(
     PathPart(id): PathPart,
     body: JsonBody,
 ) -> Answer {
-    let id = id_in_path(&id)?;
-    caller.check_task(&app.engine, id).await?;
+    let id = own_task(&app, &caller, &id).await?;
     reschedule_task(&app, caller, &TaskRef::Id(id), &body.bytes).await
 }
 
@@ -98,8 +104,7 @@ pub(super) async fn run(
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
-    let id = id_in_path(&id)?;
-    caller.check_task(&app.engine, id).await?;
+    let id = own_task(&app, &caller, &id).await?;
     let task = app.engine.run_now(id, Some(caller.actor()), caller.trace_id).await?;
     answer(&app, &task)
 }
@@ -120,8 +125,7 @@ pub(super) async fn retry(
     body: JsonBody,
 ) -> Answer {
     let _: Nothing = input::read_or_default(&body.bytes)?;
-    let id = id_in_path(&id)?;
-    caller.check_task(&app.engine, id).await?;
+    let id = own_task(&app, &caller, &id).await?;
     let task = app.engine.retry_dead(id, Some(caller.actor()), caller.trace_id).await?;
     answer(&app, &task)
 }

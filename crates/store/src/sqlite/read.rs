@@ -64,10 +64,7 @@ impl SqliteStore {
     }
 }
 
-/// The states of each partial index; a listing merges one query per index and queue.
-const STATE_GROUPS: [&[State]; 5] =
-    [&[State::Pending], &[State::Running], &[State::Succeeded], &[State::Dead], &[State::Cancelled]];
-
+/// A page of a listing: one query per queue and state, as partial indexes serve them, merged.
 fn list(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Vec<Task>> {
     let queues: Vec<u32> = match filter.queue {
         Some(queue) => vec![queue.0],
@@ -83,12 +80,10 @@ fn list(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Vec<Ta
             found.extend(page(connection, filter, queue, "key = :key", &[(":key", key as &dyn ToSql)])?);
             continue;
         }
-        for group in STATE_GROUPS {
-            for state in group.iter().filter(|state| filter.state.is_none_or(|only| only == **state)) {
-                // The literal lets SQLite see which partial index applies.
-                let clause = format!("state = {}", state.code());
-                found.extend(page(connection, filter, queue, &clause, &[])?);
-            }
+        for state in State::ALL.into_iter().filter(|state| filter.state.is_none_or(|only| only == *state)) {
+            // The literal lets SQLite see which partial index applies.
+            let clause = format!("state = {}", state.code());
+            found.extend(page(connection, filter, queue, &clause, &[])?);
         }
     }
     let place = |task: &Task| (task.head.due_ms, task.id);

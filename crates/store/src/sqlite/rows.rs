@@ -143,22 +143,10 @@ pub(super) fn recurring(row: &Row<'_>) -> Result<RecurringRow> {
         every_ms: row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs),
         anchor_ms: row.get(5)?,
         payload: row.get(6)?,
-        catch_up: match catch_up.as_str() {
-            "all" => CatchUp::All,
-            "skip" => CatchUp::Skip,
-            _ => CatchUp::One,
-        },
+        catch_up: CatchUp::parse(&catch_up).unwrap_or_default(),
         next_ms: row.get(8)?,
         updated_ms: row.get(9)?,
     })
-}
-
-pub(super) fn catch_up_text(catch_up: CatchUp) -> &'static str {
-    match catch_up {
-        CatchUp::One => "one",
-        CatchUp::All => "all",
-        CatchUp::Skip => "skip",
-    }
 }
 
 pub(super) fn key(row: &Row<'_>) -> Result<KeyRow> {

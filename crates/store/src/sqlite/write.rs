@@ -182,7 +182,7 @@ impl SqliteWriter {
                 row.every_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
                 row.anchor_ms,
                 row.payload,
-                rows::catch_up_text(row.catch_up),
+                row.catch_up.as_str(),
                 row.next_ms,
                 row.updated_ms,
             ])
